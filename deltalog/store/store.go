@@ -70,8 +70,3 @@ type Store interface {
 	// URL is the address of name for other programs: file:///… for a directory, memory:///… for memory.
 	URL(name string) string
 }
-
-// Sub returns the part of s below dir as a store of its own.
-func Sub(s Store, dir string) Store {
-	panic("pending")
-}

@@ -1,0 +1,281 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// NewLocal opens a directory as a store; it is made if missing. With noSync nothing is synced: a fast mode by
+// explicit choice only, in which a crash of the machine (not of the process) may lose what was written.
+//
+// A Put goes to a temporary file beside its target (".….tmp"), is synced, gets its modification time, and becomes visible by
+// link(2) if it must be absent, by rename(2) otherwise; then its directory is synced. A crash leaves at most such a temporary file.
+func NewLocal(dir string, noSync bool) (Store, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
+	if err := os.MkdirAll(abs, 0o755); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
+	return &local{root: abs, noSync: noSync, known: map[string]bool{abs: true}}, nil
+}
+
+type local struct {
+	root   string
+	noSync bool
+
+	mu    sync.Mutex
+	known map[string]bool // directories that are there and whose entry in their parent is synced
+}
+
+func (l *local) path(name string) (string, error) {
+	if err := checkName(name); err != nil {
+		return "", err
+	}
+	return filepath.Join(l.root, filepath.FromSlash(name)), nil
+}
+
+func (l *local) Get(ctx context.Context, name string) ([]byte, error) {
+	p, err := l.enter(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", name, err)
+	}
+	data, err := os.ReadFile(p)
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", name, err)
+	}
+	return data, nil
+}
+
+func (l *local) enter(ctx context.Context, name string) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	return l.path(name)
+}
+
+type localFile struct {
+	*os.File
+	size int64
+}
+
+func (f localFile) Size() int64 { return f.size }
+
+func (l *local) Open(ctx context.Context, name string) (File, error) {
+	p, err := l.enter(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	f, err := os.Open(p)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", name, err), f.Close())
+	}
+	return localFile{f, st.Size()}, nil
+}
+
+func (l *local) Stat(ctx context.Context, name string) (Info, error) {
+	p, err := l.enter(ctx, name)
+	if err != nil {
+		return Info{}, fmt.Errorf("stat %s: %w", name, err)
+	}
+	st, err := os.Stat(p)
+	if err != nil {
+		return Info{}, fmt.Errorf("stat %s: %w", name, err)
+	}
+	return Info{Name: name, Size: st.Size(), ModTime: st.ModTime()}, nil
+}
+
+func (l *local) List(ctx context.Context, prefix, startAfter string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		dir := path.Dir(prefix + "x")
+		if dir != "." {
+			if err := checkName(dir); err != nil {
+				yield(Info{}, fmt.Errorf("list %s: %w", prefix, err))
+				return
+			}
+		}
+		l.walk(ctx, dir, prefix, startAfter, yield)
+	}
+}
+
+// walk yields the files below dir in the order of their whole names; false ends the walk.
+func (l *local) walk(ctx context.Context, dir, prefix, startAfter string, yield func(Info, error) bool) bool {
+	entries, err := os.ReadDir(filepath.Join(l.root, filepath.FromSlash(dir)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	if err != nil {
+		return yield(Info{}, fmt.Errorf("list %s: %w", prefix, err))
+	}
+	key := func(e os.DirEntry) string { // a directory sorts as its files do: with the slash
+		if e.IsDir() {
+			return e.Name() + "/"
+		}
+		return e.Name()
+	}
+	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(key(a), key(b)) })
+	for _, e := range entries {
+		name := path.Join(dir, e.Name())
+		switch {
+		case ctx.Err() != nil:
+			return yield(Info{}, ctx.Err())
+		case e.IsDir():
+			below := name + "/"
+			if !strings.HasPrefix(below, prefix) && !strings.HasPrefix(prefix, below) {
+				continue
+			}
+			if startAfter >= below && !strings.HasPrefix(startAfter, below) {
+				continue
+			}
+			if !l.walk(ctx, name, prefix, startAfter, yield) {
+				return false
+			}
+		case strings.HasPrefix(name, prefix) && name > startAfter:
+			st, err := e.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // deleted meanwhile
+			}
+			if err != nil {
+				return yield(Info{}, fmt.Errorf("list %s: %w", prefix, err))
+			}
+			if !yield(Info{Name: name, Size: st.Size(), ModTime: st.ModTime()}, nil) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (l *local) Put(ctx context.Context, name string, data []byte, opts PutOptions) error {
+	p, err := l.enter(ctx, name)
+	if err == nil {
+		err = l.put(p, data, opts)
+	}
+	if err != nil {
+		return fmt.Errorf("put %s: %w", name, err)
+	}
+	return nil
+}
+
+func (l *local) put(p string, data []byte, opts PutOptions) (err error) {
+	dir := filepath.Dir(p)
+	if err := l.makeDir(dir); err != nil {
+		return err
+	}
+	tmp := filepath.Join(dir, "."+filepath.Base(p)+"."+uuid.NewString()+".tmp")
+	if err := l.writeTemp(tmp, data, opts.ModTime); err != nil {
+		return errors.Join(err, ignoreMissing(os.Remove(tmp)))
+	}
+	if opts.IfAbsent {
+		err = publishIfAbsent(tmp, p)
+	} else {
+		err = os.Rename(tmp, p)
+	}
+	if err != nil {
+		return errors.Join(err, ignoreMissing(os.Remove(tmp)))
+	}
+	return l.syncDir(dir)
+}
+
+func (l *local) writeTemp(tmp string, data []byte, mod time.Time) error {
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if !mod.IsZero() {
+		if err := setModTime(f, mod); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	if !l.noSync {
+		if err := f.Sync(); err != nil {
+			return errors.Join(fmt.Errorf("%w: %w", ErrSyncFailed, err), f.Close())
+		}
+	}
+	return f.Close()
+}
+
+// makeDir makes dir and its parents, each durably, once.
+func (l *local) makeDir(dir string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.makeDirLocked(dir)
+}
+
+func (l *local) makeDirLocked(dir string) error {
+	if l.known[dir] {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if parent == dir {
+		return nil
+	}
+	if err := l.makeDirLocked(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := l.syncDir(parent); err != nil {
+		return err
+	}
+	l.known[dir] = true
+	return nil
+}
+
+func (l *local) syncDir(dir string) error {
+	if l.noSync {
+		return nil
+	}
+	if err := syncDirectory(dir); err != nil {
+		return fmt.Errorf("%w: directory %s: %w", ErrSyncFailed, dir, err)
+	}
+	return nil
+}
+
+func (l *local) Delete(ctx context.Context, name string) error {
+	p, err := l.enter(ctx, name)
+	if err == nil {
+		err = os.Remove(p)
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", name, err)
+	}
+	return nil
+}
+
+func (l *local) URL(name string) string {
+	p := filepath.ToSlash(filepath.Join(l.root, filepath.FromSlash(name)))
+	if !strings.HasPrefix(p, "/") {
+		p = "/" + p // C:/x is file:///C:/x
+	}
+	return (&url.URL{Scheme: "file", Path: p}).String()
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
