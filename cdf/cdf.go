@@ -2,14 +2,11 @@
 package cdf
 
 import (
-	"context"
 	"errors"
-	"iter"
+	"fmt"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
-
-	"github.com/deltabus/deltabus-local/deltalog"
 )
 
 // Change types, the values of _change_type.
@@ -39,39 +36,18 @@ type NotInsertError struct {
 	Operation string
 }
 
-// Range is what to read. Bounds are inclusive; give a version or a time for each, at most one. No end: the newest version.
-type Range struct {
-	StartVersion, EndVersion *int64
-	StartTime, EndTime       time.Time
+func (e *NotInsertError) Error() string {
+	return fmt.Sprintf("change data feed: version %d (%s) %v", e.Version, e.Operation, ErrNotInsert)
 }
 
-// Batch is rows of one version and one change type, with the columns of the table.
+// Is makes it match ErrNotInsert.
+func (e *NotInsertError) Is(target error) bool { return target == ErrNotInsert }
+
+// Batch is rows of one version and one change type, with the columns of the table. Rows are valid until the next batch,
+// unless retained.
 type Batch struct {
 	Version    int64
 	Timestamp  time.Time
 	ChangeType string
 	Rows       arrow.RecordBatch
-}
-
-// Read yields the changes of a range, ascending by version. Versions whose actions all have dataChange=false yield nothing.
-// columns nil: all.
-func Read(ctx context.Context, t *deltalog.Table, r Range, columns []string) iter.Seq2[Batch, error] {
-	panic("pending")
-}
-
-// Follower yields one version after the other. Not safe for concurrent use.
-type Follower struct{ _ int }
-
-// Follow starts after version (so Next gives version+1 first).
-func Follow(t *deltalog.Table, after int64, columns []string) *Follower { panic("pending") }
-
-// Next returns the changes of the next version, or nil when it is not committed yet: that costs one stat.
-func (f *Follower) Next(ctx context.Context) (*Version, error) { panic("pending") }
-
-// Version is the changes of one version.
-type Version struct {
-	Version   int64
-	Timestamp time.Time
-	// Batches yields the rows; it may be called once. Empty for a version that changes no data.
-	Batches iter.Seq2[Batch, error]
 }

@@ -2,8 +2,9 @@ package deltalog
 
 import (
 	"encoding/json"
-
-	"github.com/apache/arrow-go/v18/arrow"
+	"errors"
+	"fmt"
+	"strings"
 )
 
 // DataType is a Delta data type: Primitive, Decimal, Array, Map or Struct.
@@ -62,27 +63,82 @@ type Field struct {
 	Metadata map[string]json.RawMessage
 }
 
-// ParseSchema reads a schemaString.
-func ParseSchema(data []byte) (Struct, error) { panic("pending") }
+func (Primitive) dataType() {}
+func (Decimal) dataType()   {}
+func (Array) dataType()     {}
+func (Map) dataType()       {}
+func (Struct) dataType()    {}
 
-// MarshalJSON writes s as a schemaString.
-func (s Struct) MarshalJSON() ([]byte, error) { panic("pending") }
+var sqlNames = map[Primitive]string{Long: "bigint", Integer: "int", Short: "smallint", Byte: "tinyint"}
 
-// TypeJSON is the schema JSON of a type: "long" (quoted) or an object.
-func TypeJSON(t DataType) json.RawMessage { panic("pending") }
+// SQL is the type's name: "bigint" for long, and so on.
+func (p Primitive) SQL() string {
+	if name, ok := sqlNames[p]; ok {
+		return name
+	}
+	return string(p)
+}
 
-// FieldJSON is the schema JSON of a field: {"name":…,"type":…,"nullable":…,"metadata":{}}.
-func FieldJSON(f Field) json.RawMessage { panic("pending") }
+// SQL is "decimal(p,s)".
+func (d Decimal) SQL() string { return fmt.Sprintf("decimal(%d,%d)", d.Precision, d.Scale) }
 
-// ParseType reads a type as SQL writes it, in any case: "BIGINT", "decimal(10,2)", "array<struct<a:int>>".
-func ParseType(sql string) (DataType, error) { panic("pending") }
+// SQL is "array<element>".
+func (a Array) SQL() string { return "array<" + a.Element.SQL() + ">" }
 
-// ParseColumn reads a column definition: "id BIGINT NOT NULL", "name STRING COMMENT 'x'".
-func ParseColumn(ddl string) (Field, error) { panic("pending") }
+// SQL is "map<key,value>".
+func (m Map) SQL() string { return "map<" + m.Key.SQL() + "," + m.Value.SQL() + ">" }
 
-// ArrowType is the Arrow type that holds values of t: Utf8 and Binary with 32-bit offsets, Decimal128,
-// Timestamp(µs, "UTC") for timestamp, Timestamp(µs) for timestamp_ntz, Date32, List with element "element", Map, Struct.
-func ArrowType(t DataType) (arrow.DataType, error) { panic("pending") }
+// SQL is "struct<name:type,…>".
+func (s Struct) SQL() string {
+	parts := make([]string, len(s.Fields))
+	for i, f := range s.Fields {
+		parts[i] = f.Name + ":" + f.Type.SQL()
+	}
+	return "struct<" + strings.Join(parts, ",") + ">"
+}
 
-// ArrowSchema is the Arrow schema of the columns of s, in order.
-func ArrowSchema(s Struct) (*arrow.Schema, error) { panic("pending") }
+// field finds a field by name, in any case.
+func (s Struct) field(name string) (Field, bool) {
+	for _, f := range s.Fields {
+		if strings.EqualFold(f.Name, name) {
+			return f, true
+		}
+	}
+	return Field{}, false
+}
+
+// validate checks names at every depth: not empty, and unique in any case.
+func (s Struct) validate() error {
+	seen := map[string]bool{}
+	for _, f := range s.Fields {
+		switch key := strings.ToLower(f.Name); {
+		case f.Name == "":
+			return errors.New("a column has no name")
+		case strings.ContainsAny(f.Name, " ,;{}()\n\t="):
+			return fmt.Errorf("column %q: names may not contain any of \" ,;{}()\\n\\t=\"", f.Name)
+		case seen[key]:
+			return fmt.Errorf("column %s is there twice (names differ in more than case)", f.Name)
+		default:
+			seen[key] = true
+		}
+		if f.Type == nil {
+			return fmt.Errorf("column %s has no type", f.Name)
+		}
+		if err := validateType(f.Type); err != nil {
+			return fmt.Errorf("column %s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+func validateType(t DataType) error {
+	switch t := t.(type) {
+	case Array:
+		return validateType(t.Element)
+	case Map:
+		return errors.Join(validateType(t.Key), validateType(t.Value))
+	case Struct:
+		return t.validate()
+	}
+	return nil
+}

@@ -2,199 +2,278 @@ package deltalog
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"iter"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/google/uuid"
 
 	"github.com/deltabus/deltabus-local/deltalog/store"
 )
 
-// Sentinels; test with errors.Is. Errors about a table or a version wrap one of them.
-var (
-	// ErrNotTable: there is no Delta log here.
-	ErrNotTable = errors.New("not a delta table")
-	// ErrTableExists: Create found a log.
-	ErrTableExists = errors.New("table already exists")
-	// ErrVersionNotFound: the version is not in the log (not yet, or no longer).
-	ErrVersionNotFound = errors.New("version not found")
-	// ErrUnsupported: the table needs a feature that this package does not have; the text names it.
-	ErrUnsupported = errors.New("unsupported table feature")
-	// ErrConflict: another writer committed something that this transaction depended on.
-	ErrConflict = errors.New("concurrent modification")
-	// ErrTxnAlreadyCommitted: the table's txn for this application is already at or past the version.
-	ErrTxnAlreadyCommitted = errors.New("transaction already committed")
-	// ErrCorrupt: the log or a file contradicts the protocol (a gap, a missing file, broken content).
-	ErrCorrupt = errors.New("corrupt table")
-)
-
-// Options of a table. The zero value is right for most.
-type Options struct {
-	// Clock gives the time of commits; default time.Now.
-	Clock func() time.Time
-	// EngineInfo is written to commitInfo; default "deltabus-local".
-	EngineInfo string
-	// Logger gets what happens in the background (checkpoints that fail); default: nothing.
-	Logger *slog.Logger
-	// CheckpointInterval is the number of commits between checkpoints; 0: scaled with the table, from 100 to 1,000
-	// (design.md, decision 8); negative: never (tests).
-	CheckpointInterval int64
-}
-
-// TableSpec is what Create makes.
-type TableSpec struct {
-	Name, Description string
-	Schema            Struct
-	PartitionColumns  []string
-	// Configuration holds table properties, such as delta.enableChangeDataFeed.
-	Configuration map[string]string
-}
-
 // Table is one Delta table. It keeps the newest snapshot it has seen in memory, and refreshes it by trying the
 // next version, never by listing. Safe for concurrent use; other processes may commit too.
-type Table struct{ _ int }
+type Table struct {
+	st   store.Store
+	opts Options
+
+	// commitMu makes the commits of this process take turns: racing each other for a version would only cost retries.
+	commitMu sync.Mutex
+	// poison is set by a failed sync: what is on disk is unknown, so this table writes no more (design.md, decision 2).
+	poison error
+
+	// mu guards the advance of newest; reading it needs no lock.
+	mu     sync.Mutex
+	newest atomic.Pointer[Snapshot]
+	recent ring
+
+	background     sync.WaitGroup
+	checkpointing  atomic.Bool
+	lastCheckpoint atomic.Int64
+	writers        sync.Pool
+}
 
 // Create makes a table in st (rooted at the table's directory): protocol (1,7) with appendOnly, invariants and, when the
 // configuration asks for it, changeDataFeed; (3,7) with timestampNtz when the schema needs it (design.md, decision 6).
 func Create(ctx context.Context, st store.Store, spec TableSpec, opts Options) (*Table, error) {
-	panic("pending")
+	fail := func(err error) (*Table, error) { return nil, fmt.Errorf("create table %s: %w", st.URL(""), err) }
+	opts = opts.withDefaults()
+	if err := spec.validate(); err != nil {
+		return fail(err)
+	}
+	schema, err := json.Marshal(spec.Schema)
+	if err != nil {
+		return fail(err)
+	}
+	now := opts.Clock().UnixMilli()
+	config := spec.Configuration
+	if config == nil {
+		config = map[string]string{}
+	}
+	meta := &Metadata{
+		ID: uuid.NewString(), Name: spec.Name, Description: spec.Description,
+		Format:       Format{Provider: "parquet", Options: map[string]string{}},
+		SchemaString: string(schema), PartitionColumns: append([]string{}, spec.PartitionColumns...),
+		Configuration: config, CreatedTime: &now,
+	}
+	protocol := newProtocol(spec.Schema, config)
+	if err := checkWritable(protocol, meta, spec.Schema); err != nil {
+		return fail(err)
+	}
+	ts := opts.Clock().Truncate(time.Millisecond)
+	data, err := encodeCommit([]Action{
+		{CommitInfo: newCommitInfo(opts, ts, Transaction{Operation: "CREATE TABLE", Parameters: createParameters(spec)}, true, uuid.NewString())},
+		{Protocol: protocol}, {Metadata: meta},
+	})
+	if err != nil {
+		return fail(err)
+	}
+	err = st.Put(ctx, logName(0), data, store.PutOptions{IfAbsent: true, ModTime: ts})
+	if errors.Is(err, store.ErrExist) {
+		return fail(ErrTableExists)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return Open(ctx, st, opts)
+}
+
+// validate checks what a table is asked to be.
+func (spec TableSpec) validate() error {
+	if len(spec.Schema.Fields) == 0 {
+		return errors.New("a table needs a column")
+	}
+	if err := spec.Schema.validate(); err != nil {
+		return err
+	}
+	if _, err := ArrowSchema(spec.Schema); err != nil {
+		return err
+	}
+	for i, c := range spec.PartitionColumns {
+		f, ok := spec.Schema.field(c)
+		if !ok || f.Name != c {
+			return fmt.Errorf("partition column %s is not a column", c)
+		}
+		switch f.Type.(type) {
+		case Array, Map, Struct:
+			return fmt.Errorf("partition column %s: type %s cannot partition a table", c, f.Type.SQL())
+		}
+		if slices.Contains(spec.PartitionColumns[:i], c) {
+			return fmt.Errorf("partition column %s is named twice", c)
+		}
+	}
+	if len(spec.PartitionColumns) == len(spec.Schema.Fields) {
+		return errors.New("a table needs a column that is no partition column")
+	}
+	if strings.EqualFold(spec.Configuration[propChangeDataFeed], "true") {
+		for _, reserved := range []string{"_change_type", "_commit_version", "_commit_timestamp"} {
+			if _, taken := spec.Schema.field(reserved); taken {
+				return fmt.Errorf("DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS: column %s is reserved by the change data feed", reserved)
+			}
+		}
+	}
+	for _, key := range []string{propLogRetention, propDeletedFileRetention, propTxnRetention} {
+		if v, ok := spec.Configuration[key]; ok {
+			if _, err := parseInterval(v); err != nil {
+				return fmt.Errorf("property %s: %w", key, err)
+			}
+		}
+	}
+	for _, key := range unsupportedProperties {
+		if v, ok := spec.Configuration[key]; ok && !strings.EqualFold(v, "false") && !strings.EqualFold(v, "none") {
+			return fmt.Errorf("property %s: %w", key, ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+// unsupportedProperties switch on features that this package does not write: refused rather than ignored.
+var unsupportedProperties = []string{
+	"delta.columnMapping.mode", "delta.enableDeletionVectors", "delta.enableRowTracking", propICT, "delta.enableTypeWidening",
+	"delta.dataSkippingStatsColumns", "delta.randomizeFilePrefixes", "delta.universalFormat.enabledFormats",
+}
+
+func createParameters(spec TableSpec) map[string]any {
+	text := func(v any) string { b, _ := json.Marshal(v); return string(b) } // strings and maps of strings cannot fail
+	partitions := spec.PartitionColumns
+	if partitions == nil {
+		partitions = []string{}
+	}
+	config := spec.Configuration
+	if config == nil {
+		config = map[string]string{}
+	}
+	return map[string]any{"partitionBy": text(partitions), "properties": text(config), "isManaged": "true"}
 }
 
 // Open opens the table in st and loads its newest snapshot.
-func Open(ctx context.Context, st store.Store, opts Options) (*Table, error) { panic("pending") }
+func Open(ctx context.Context, st store.Store, opts Options) (*Table, error) {
+	t := &Table{st: st, opts: opts.withDefaults()}
+	snap, err := t.load(ctx, -1)
+	if err != nil {
+		return nil, fmt.Errorf("open table %s: %w", st.URL(""), err)
+	}
+	t.newest.Store(snap)
+	if _, err := t.Snapshot(ctx); err != nil {
+		return nil, fmt.Errorf("open table %s: %w", st.URL(""), err)
+	}
+	return t, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.EngineInfo == "" {
+		o.EngineInfo = "deltabus-local"
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
 
 // Store is where the table lives.
-func (t *Table) Store() store.Store { panic("pending") }
-
-// Snapshot refreshes and returns the newest snapshot. With nothing new it costs one Stat.
-func (t *Table) Snapshot(ctx context.Context) (*Snapshot, error) { panic("pending") }
+func (t *Table) Store() store.Store { return t.st }
 
 // Cached returns the newest snapshot in memory, without I/O.
-func (t *Table) Cached() *Snapshot { panic("pending") }
+func (t *Table) Cached() *Snapshot { return t.newest.Load() }
 
-// SnapshotAt returns the table as of version: ErrVersionNotFound if it cannot be rebuilt.
-func (t *Table) SnapshotAt(ctx context.Context, version int64) (*Snapshot, error) { panic("pending") }
-
-// VersionAt returns the last version committed at or before at.
-func (t *Table) VersionAt(ctx context.Context, at time.Time) (int64, error) { panic("pending") }
-
-// EarliestVersion returns the first version whose commit file is still there and contiguous up to the newest.
-func (t *Table) EarliestVersion(ctx context.Context) (int64, error) { panic("pending") }
-
-// Exists reports whether version is committed; one Stat, or none if it is known.
-func (t *Table) Exists(ctx context.Context, version int64) (bool, error) { panic("pending") }
-
-// Commit is one version of the log.
-type Commit struct {
-	Version int64
-	// Timestamp is the commit's time by delta.md 3.5 (in-commit timestamp, else file time, never going back).
-	Timestamp time.Time
-	Actions   []Action
-	// Size is the commit file's size in bytes.
-	Size int64
+// Snapshot refreshes and returns the newest snapshot. With nothing new it costs one Stat.
+func (t *Table) Snapshot(ctx context.Context) (*Snapshot, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		cur := t.newest.Load()
+		c, err := t.fetch(ctx, cur.version+1, cur.timestamp)
+		if errors.Is(err, ErrVersionNotFound) {
+			return cur, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := t.advance(cur, c); err != nil {
+			return nil, err
+		}
+	}
 }
 
-// ReadCommit reads version's actions. Recent commits come from a ring in memory. ErrVersionNotFound if absent.
-func (t *Table) ReadCommit(ctx context.Context, version int64) (*Commit, error) { panic("pending") }
-
-// History yields commits from the newest backwards.
-func (t *Table) History(ctx context.Context) iter.Seq2[*Commit, error] { panic("pending") }
-
-// Snapshot is the table at one version. It is immutable and safe for concurrent use.
-type Snapshot struct{ _ int }
-
-// Version is the snapshot's version.
-func (s *Snapshot) Version() int64 { panic("pending") }
-
-// Timestamp is the commit time of the snapshot's version.
-func (s *Snapshot) Timestamp() time.Time { panic("pending") }
-
-// Metadata is the table's metadata. Not to be modified.
-func (s *Snapshot) Metadata() *Metadata { panic("pending") }
-
-// Protocol is the table's protocol. Not to be modified.
-func (s *Snapshot) Protocol() *Protocol { panic("pending") }
-
-// Schema is the table's schema. Not to be modified.
-func (s *Snapshot) Schema() Struct { panic("pending") }
-
-// Property is a table property, or "".
-func (s *Snapshot) Property(key string) string { panic("pending") }
-
-// ChangeDataFeed reports whether the change data feed is enabled (property and feature).
-func (s *Snapshot) ChangeDataFeed() bool { panic("pending") }
-
-// Txn returns the txn of an application.
-func (s *Snapshot) Txn(appID string) (Txn, bool) { panic("pending") }
-
-// NumFiles is the number of live files.
-func (s *Snapshot) NumFiles() int { panic("pending") }
-
-// Files yields the live files, oldest first. Not to be modified.
-func (s *Snapshot) Files() iter.Seq[*Add] { panic("pending") }
-
-// FilesIn yields the live files whose partition values equal those given (columns left out match anything).
-func (s *Snapshot) FilesIn(partition map[string]string) iter.Seq[*Add] { panic("pending") }
-
-// Transaction is what one commit will contain.
-type Transaction struct {
-	// Base is the snapshot that the transaction was made against. Required.
-	Base *Snapshot
-	// Operation is commitInfo's operation ("WRITE", "STREAMING UPDATE", "MERGE", "OPTIMIZE", …). Required.
-	Operation string
-	// Parameters is commitInfo's operationParameters.
-	Parameters map[string]any
-	// Metrics is commitInfo's operationMetrics.
-	Metrics map[string]string
-	// Adds are files written by WriteFiles. Removes are live files of Base that this commit ends; each becomes a
-	// remove action with DataChange as in DataChange.
-	Adds    []Add
-	Removes []*Add
-	// NoDataChange marks a pure rearrangement (dataChange=false everywhere).
-	NoDataChange bool
-	// Txns are idempotence marks; if the table is already at or past one, Commit answers ErrTxnAlreadyCommitted.
-	Txns []Txn
-	// Metadata and Protocol, if set, replace the table's.
-	Metadata *Metadata
-	Protocol *Protocol
-	// ReadPartitions are partitions whose files were read (each as for FilesIn): a winner that added or removed a
-	// file there is a conflict. ReadTable says that everything was read. With neither, and no Removes, the
-	// transaction is a blind append and never conflicts with data changes.
-	ReadPartitions []map[string]string
-	ReadTable      bool
+// advance makes the snapshot of c's version the newest. The caller holds mu.
+func (t *Table) advance(cur *Snapshot, c *Commit) error {
+	next, err := cur.next(c)
+	if err != nil {
+		return err
+	}
+	t.recent.add(c)
+	t.newest.Store(next)
+	return nil
 }
 
-// Commit commits tx: at the next version, rebased over other writers' commits as long as they do not conflict
-// (delta.md 2.10). An error that wraps ErrConflict or ErrTxnAlreadyCommitted left nothing behind; after any other error the outcome is
-// settled by reading back the commit's own txnId wherever possible. The table's snapshot is updated when it returns.
-func (t *Table) Commit(ctx context.Context, tx Transaction) (*Commit, error) { panic("pending") }
-
-// WriteFiles writes rows as data files (one per partition value combination), with statistics, durable when it returns. The batches have the
-// columns of snap's schema in order (ArrowSchema); NOT NULL is enforced. The files are not part of the table before a Commit names them.
-func (t *Table) WriteFiles(ctx context.Context, snap *Snapshot, batches []arrow.RecordBatch) ([]Add, error) {
-	panic("pending")
+// next is the snapshot after c. Only the newest snapshot of a table may be advanced.
+func (s *Snapshot) next(c *Commit) (*Snapshot, error) {
+	n := *s
+	n.version, n.timestamp = c.Version, c.Timestamp
+	for i := range c.Actions {
+		switch a := &c.Actions[i]; {
+		case a.Protocol != nil:
+			n.protocol = a.Protocol
+		case a.Metadata != nil:
+			n.metadata = a.Metadata
+		}
+	}
+	if n.protocol != s.protocol || n.metadata != s.metadata {
+		if err := n.settle(); err != nil {
+			return nil, fmt.Errorf("version %d: %w", c.Version, err)
+		}
+	}
+	n.set.apply(c.Version, c.Actions)
+	n.set.mu.RLock()
+	n.entries, n.live, n.bytes = n.set.entries[:len(n.set.entries):len(n.set.entries)], n.set.live, n.set.bytes
+	n.set.mu.RUnlock()
+	return &n, nil
 }
 
-// ReadFile yields the rows of one data file of the table, by the schema of snap, columns in the order asked for (nil: all). The consumer owns
-// nothing: a batch is valid until the next iteration unless retained.
-func (t *Table) ReadFile(ctx context.Context, snap *Snapshot, path string, partitionValues map[string]*string, columns []string) iter.Seq2[arrow.RecordBatch, error] {
-	panic("pending")
+// settle derives what follows from metadata and protocol, and refuses what cannot be read.
+func (s *Snapshot) settle() error {
+	if s.protocol == nil || s.metadata == nil {
+		return nil // still replaying
+	}
+	if err := checkReadable(s.protocol, s.metadata); err != nil {
+		return err
+	}
+	schema, err := ParseSchema([]byte(s.metadata.SchemaString))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	s.schema = schema
+	s.set.setColumns(s.metadata.PartitionColumns)
+	return nil
 }
 
-// Scan yields the rows of snap's live files; partition as for FilesIn (nil: all).
-func (t *Table) Scan(ctx context.Context, snap *Snapshot, columns []string, partition map[string]string) iter.Seq2[arrow.RecordBatch, error] {
-	panic("pending")
+// setColumns names the partition columns, which index the files.
+func (f *fileSet) setColumns(columns []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if slices.Equal(f.columns, columns) {
+		return
+	}
+	f.columns, f.byPartition = columns, map[string][]*entry{}
+	for _, e := range f.entries {
+		if e.removed.Load() == 0 && len(columns) > 0 {
+			p := partitionKey(columns, func(c string) *string { return e.add.PartitionValues[c] })
+			f.byPartition[p] = append(f.byPartition[p], e)
+		}
+	}
 }
-
-// Append is WriteFiles and a blind-append Commit in one.
-func (t *Table) Append(ctx context.Context, batches []arrow.RecordBatch, operation string) (*Commit, error) {
-	panic("pending")
-}
-
-// Checkpoint writes a classic checkpoint of s and _last_checkpoint.
-func (t *Table) Checkpoint(ctx context.Context, s *Snapshot) error { panic("pending") }
 
 // Close waits for background work (checkpoints) to end.
-func (t *Table) Close() error { panic("pending") }
+func (t *Table) Close() error {
+	t.background.Wait()
+	return nil
+}

@@ -1,0 +1,46 @@
+package cdf
+
+import (
+	"context"
+
+	"github.com/deltabus/deltabus-local/deltalog"
+)
+
+// Follower yields one version after the other. Not safe for concurrent use.
+type Follower struct {
+	t       *deltalog.Table
+	next    int64
+	columns []string
+	checked bool
+}
+
+// Follow starts after version, so that Next gives version+1 first; columns nil: all.
+func Follow(t *deltalog.Table, after int64, columns []string) *Follower {
+	return &Follower{t: t, next: after + 1, columns: columns}
+}
+
+// Next returns the changes of the next version, or nil when it is not committed yet: that costs one stat. After an error
+// the same version is tried again.
+func (f *Follower) Next(ctx context.Context) (*Version, error) {
+	if cached := f.t.Cached(); f.next > cached.Version() {
+		snap, err := f.t.Snapshot(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if f.next > snap.Version() {
+			return nil, nil
+		}
+	}
+	if !f.checked {
+		if err := checkEnabled(ctx, f.t, f.next); err != nil {
+			return nil, err
+		}
+		f.checked = true
+	}
+	v, err := readVersion(ctx, f.t, f.next, f.columns)
+	if err != nil {
+		return nil, err
+	}
+	f.next++
+	return v, nil
+}

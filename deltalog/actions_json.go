@@ -1,0 +1,96 @@
+package deltalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// ParseCommit reads a commit file: one action a line. Unknown actions and fields are passed over, as the protocol wants.
+// The error matches ErrCorrupt and names the line.
+func ParseCommit(data []byte) ([]Action, error) {
+	var actions []Action
+	for n := 1; len(data) > 0; n++ {
+		line, rest, _ := bytes.Cut(data, []byte("\n"))
+		data = rest
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var a Action
+		if err := json.Unmarshal(line, &a); err != nil {
+			return nil, fmt.Errorf("parse commit: line %d: %w: %w", n, ErrCorrupt, err)
+		}
+		if err := a.check(); err != nil {
+			return nil, fmt.Errorf("parse commit: line %d: %w: %w", n, ErrCorrupt, err)
+		}
+		if !a.unknown() {
+			actions = append(actions, a)
+		}
+	}
+	return actions, nil
+}
+
+// unknown reports whether the line held no action that this package knows.
+func (a *Action) unknown() bool {
+	return a.Add == nil && a.Remove == nil && a.CDC == nil && a.Metadata == nil && a.Protocol == nil && a.Txn == nil &&
+		a.DomainMetadata == nil && a.CommitInfo == nil
+}
+
+// check finds what no table can mean.
+func (a *Action) check() error {
+	switch {
+	case a.Add != nil && a.Add.Path == "":
+		return errors.New("add without a path")
+	case a.Remove != nil && a.Remove.Path == "":
+		return errors.New("remove without a path")
+	case a.CDC != nil && a.CDC.Path == "":
+		return errors.New("cdc without a path")
+	case a.Txn != nil && a.Txn.AppID == "":
+		return errors.New("txn without an appId")
+	case a.Metadata != nil && a.Metadata.SchemaString == "":
+		return errors.New("metaData without a schemaString")
+	}
+	return nil
+}
+
+// encodeCommit writes actions as a commit file.
+func encodeCommit(actions []Action) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	for i := range actions {
+		if err := enc.Encode(&actions[i]); err != nil {
+			return nil, fmt.Errorf("encode commit: %w", err)
+		}
+	}
+	return buf.Bytes(), nil
+}
+
+// commitInfo returns the commitInfo of a commit, or nil.
+func commitInfo(actions []Action) CommitInfo {
+	for i := range actions {
+		if actions[i].CommitInfo != nil {
+			return actions[i].CommitInfo
+		}
+	}
+	return nil
+}
+
+// String returns the text of key if it is a JSON string, else "".
+func (c CommitInfo) String(key string) string {
+	var s string
+	if json.Unmarshal(c[key], &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// Int returns the value of key if it is a JSON integer.
+func (c CommitInfo) Int(key string) (int64, bool) {
+	var n int64
+	if raw, ok := c[key]; !ok || json.Unmarshal(raw, &n) != nil {
+		return 0, false
+	}
+	return n, true
+}

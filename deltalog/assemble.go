@@ -1,0 +1,458 @@
+package deltalog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/decimal128"
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/deprecated"
+)
+
+// cursor walks the values of one leaf column of a row group, page by page. Bytes of a value are valid until the page after its own is read.
+type cursor struct {
+	pages  parquet.Pages
+	page   parquet.Page
+	values parquet.ValueReader
+	buf    [512]parquet.Value
+	at, n  int
+}
+
+// peek is the next value; io.ErrUnexpectedEOF behind the last.
+func (c *cursor) peek() (*parquet.Value, error) {
+	for c.at == c.n {
+		if c.values == nil {
+			page, err := c.pages.ReadPage()
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+			}
+			c.page, c.values = page, page.Values()
+		}
+		n, err := c.values.ReadValues(c.buf[:])
+		c.at, c.n = 0, n
+		if n == 0 && err == nil {
+			err = io.ErrNoProgress
+		}
+		if n == 0 {
+			parquet.Release(c.page)
+			c.page, c.values = nil, nil
+			if !errors.Is(err, io.EOF) {
+				return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+			}
+		}
+	}
+	return &c.buf[c.at], nil
+}
+
+func (c *cursor) close() error {
+	if c.page != nil {
+		parquet.Release(c.page)
+		c.page = nil
+	}
+	return c.pages.Close()
+}
+
+// node assembles the values of a column, or of a part of one, from the levels of its leaves.
+type node struct {
+	t DataType
+	// def is the definition level from which the value itself is there; optional says whether it may be absent.
+	def      int
+	repeated int // for lists and maps: the level of definition of an entry, which is also when there is one
+	rep      int // for lists and maps: the repetition level of a further entry
+	kids     []*node
+	lost     []bool // for structs: fields that the file does not have
+	leaf     *cursor
+	first    *cursor   // the first leaf below: its level tells whether the value is there
+	leaves   []*cursor // all leaves below
+	convert  func(array.Builder, *parquet.Value) error
+}
+
+// newNode plans the reading of col as t.
+func newNode(col *parquet.Column, t DataType, group parquet.RowGroup, opened *[]*cursor) (*node, error) {
+	n := &node{t: t, def: col.MaxDefinitionLevel()}
+	switch t := t.(type) {
+	case Struct:
+		if col.Leaf() {
+			return nil, fmt.Errorf("%w: a struct is stored as a plain column", ErrCorrupt)
+		}
+		for _, f := range t.Fields {
+			child := childColumn(col, f.Name)
+			n.lost = append(n.lost, child == nil)
+			if child == nil {
+				n.kids = append(n.kids, nil)
+				continue
+			}
+			kid, err := newNode(child, f.Type, group, opened)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", f.Name, err)
+			}
+			n.adopt(kid)
+		}
+		if n.first == nil {
+			return nil, fmt.Errorf("%w: none of the fields of a struct is in the file", ErrUnsupported)
+		}
+		return n, nil
+	case Array:
+		entry, element, err := listColumns(col)
+		if err != nil {
+			return nil, err
+		}
+		if entry == col { // a repeated column that is no LIST: the list itself cannot be null
+			n.def = entry.MaxDefinitionLevel() - 1
+		}
+		n.repeated, n.rep = entry.MaxDefinitionLevel(), entry.MaxRepetitionLevel()
+		kid, err := newNode(element, t.Element, group, opened)
+		if err != nil {
+			return nil, err
+		}
+		n.adopt(kid)
+		return n, nil
+	case Map:
+		if len(col.Columns()) != 1 || len(col.Columns()[0].Columns()) != 2 {
+			return nil, fmt.Errorf("%w: a map has an unknown layout", ErrUnsupported)
+		}
+		entry := col.Columns()[0]
+		n.repeated, n.rep = entry.MaxDefinitionLevel(), entry.MaxRepetitionLevel()
+		for i, kt := range []DataType{t.Key, t.Value} {
+			kid, err := newNode(entry.Columns()[i], kt, group, opened)
+			if err != nil {
+				return nil, err
+			}
+			n.adopt(kid)
+		}
+		return n, nil
+	}
+	if !col.Leaf() {
+		return nil, fmt.Errorf("%w: a %s is stored as a group", ErrCorrupt, t.SQL())
+	}
+	convert, err := converter(col, t)
+	if err != nil {
+		return nil, err
+	}
+	c := &cursor{pages: group.ColumnChunks()[col.Index()].Pages()}
+	*opened = append(*opened, c)
+	n.leaf, n.first, n.leaves, n.convert = c, c, []*cursor{c}, convert
+	return n, nil
+}
+
+func (n *node) adopt(kid *node) {
+	n.kids = append(n.kids, kid)
+	n.leaves = append(n.leaves, kid.leaves...)
+	if n.first == nil {
+		n.first = kid.first
+	}
+}
+
+// listColumns finds the repeated column of a list and the column of its elements: three levels as the format wants, or two as
+// old writers left them (parquet-format LogicalTypes, backward compatibility).
+func listColumns(col *parquet.Column) (entry, element *parquet.Column, err error) {
+	if col.Repeated() {
+		return col, col, nil
+	}
+	if len(col.Columns()) != 1 || !col.Columns()[0].Repeated() {
+		return nil, nil, fmt.Errorf("%w: a list has an unknown layout", ErrUnsupported)
+	}
+	entry = col.Columns()[0]
+	if entry.Leaf() || len(entry.Columns()) != 1 || entry.Name() == "array" || entry.Name() == col.Name()+"_tuple" {
+		return entry, entry, nil
+	}
+	return entry, entry.Columns()[0], nil
+}
+
+func (n *node) read(b array.Builder, rows int) error {
+	b.Reserve(rows)
+	if n.leaf != nil {
+		return n.readFlat(b, rows)
+	}
+	for range rows {
+		if err := n.append(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readFlat is read for a column without nesting.
+func (n *node) readFlat(b array.Builder, rows int) error {
+	str, isString := b.(*array.StringBuilder)
+	for rows > 0 {
+		if _, err := n.leaf.peek(); err != nil {
+			return err
+		}
+		batch := n.leaf.buf[n.leaf.at:min(n.leaf.n, n.leaf.at+rows)]
+		for i := range batch {
+			v := &batch[i]
+			switch {
+			case v.IsNull():
+				b.AppendNull()
+			case isString:
+				str.BinaryBuilder.Append(v.ByteArray())
+			default:
+				if err := n.convert(b, v); err != nil {
+					return err
+				}
+			}
+		}
+		n.leaf.at += len(batch)
+		rows -= len(batch)
+	}
+	return nil
+}
+
+// append takes one value.
+func (n *node) append(b array.Builder) error {
+	v, err := n.first.peek()
+	if err != nil {
+		return err
+	}
+	def := v.DefinitionLevel()
+	if n.leaf != nil {
+		if v.IsNull() {
+			b.AppendNull()
+		} else if err := n.convert(b, v); err != nil {
+			return err
+		}
+		n.leaf.at++
+		return nil
+	}
+	if def < n.def {
+		b.AppendNull()
+		return n.skip()
+	}
+	switch b := b.(type) {
+	case *array.StructBuilder:
+		b.Append(true)
+		for i, kid := range n.kids {
+			if n.lost[i] {
+				b.FieldBuilder(i).AppendNull()
+			} else if err := kid.append(b.FieldBuilder(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case *array.ListBuilder:
+		b.Append(true)
+		return n.entries(def, func() error { return n.kids[0].append(b.ValueBuilder()) })
+	case *array.MapBuilder:
+		b.Append(true)
+		return n.entries(def, func() error {
+			if err := n.kids[0].append(b.KeyBuilder()); err != nil {
+				return err
+			}
+			return n.kids[1].append(b.ItemBuilder())
+		})
+	}
+	return fmt.Errorf("%w: builder %T", ErrUnsupported, b)
+}
+
+// entries takes the entries of a list or map whose first value has level def.
+func (n *node) entries(def int, one func() error) error {
+	if def < n.repeated {
+		return n.skip()
+	}
+	for {
+		if err := one(); err != nil {
+			return err
+		}
+		v, err := n.first.peek()
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil // the last value of the row group
+		}
+		if err != nil {
+			return err
+		}
+		if v.RepetitionLevel() < n.rep {
+			return nil
+		}
+	}
+}
+
+// skip passes over the one value that each leaf has for what is null or empty.
+func (n *node) skip() error {
+	for _, c := range n.leaves {
+		if _, err := c.peek(); err != nil {
+			return err
+		}
+		c.at++
+	}
+	return nil
+}
+
+// converter gives the function that appends a stored value as t, from whatever physical form the writer chose.
+func converter(col *parquet.Column, t DataType) (func(array.Builder, *parquet.Value) error, error) {
+	kind := col.Type().Kind()
+	wrong := func() error { return fmt.Errorf("%w: %s is stored as %s", ErrUnsupported, t.SQL(), col.Type()) }
+	want := func(kinds ...parquet.Kind) error {
+		if slices.Contains(kinds, kind) {
+			return nil
+		}
+		return wrong()
+	}
+	if d, ok := t.(Decimal); ok {
+		return decimalConverter(col, d)
+	}
+	switch t {
+	case String, Binary:
+		if kind == parquet.FixedLenByteArray || kind == parquet.ByteArray {
+			return func(b array.Builder, v *parquet.Value) error {
+				switch b := b.(type) {
+				case *array.StringBuilder:
+					b.BinaryBuilder.Append(v.ByteArray())
+				case *array.BinaryBuilder:
+					b.Append(v.ByteArray())
+				}
+				return nil
+			}, nil
+		}
+		return nil, wrong()
+	case Long:
+		if kind == parquet.Int32 { // a widened column
+			return func(b array.Builder, v *parquet.Value) error {
+				b.(*array.Int64Builder).Append(int64(v.Int32()))
+				return nil
+			}, nil
+		}
+		return func(b array.Builder, v *parquet.Value) error {
+			b.(*array.Int64Builder).Append(v.Int64())
+			return nil
+		}, want(parquet.Int64)
+	case Integer:
+		return func(b array.Builder, v *parquet.Value) error {
+			b.(*array.Int32Builder).Append(v.Int32())
+			return nil
+		}, want(parquet.Int32)
+	case Short:
+		return func(b array.Builder, v *parquet.Value) error {
+			b.(*array.Int16Builder).Append(int16(v.Int32()))
+			return nil
+		}, want(parquet.Int32)
+	case Byte:
+		return func(b array.Builder, v *parquet.Value) error {
+			b.(*array.Int8Builder).Append(int8(v.Int32()))
+			return nil
+		}, want(parquet.Int32)
+	case Float:
+		return func(b array.Builder, v *parquet.Value) error {
+			b.(*array.Float32Builder).Append(v.Float())
+			return nil
+		}, want(parquet.Float)
+	case Double:
+		if kind == parquet.Float {
+			return func(b array.Builder, v *parquet.Value) error {
+				b.(*array.Float64Builder).Append(float64(v.Float()))
+				return nil
+			}, nil
+		}
+		return func(b array.Builder, v *parquet.Value) error {
+			b.(*array.Float64Builder).Append(v.Double())
+			return nil
+		}, want(parquet.Double)
+	case Boolean:
+		return func(b array.Builder, v *parquet.Value) error {
+			b.(*array.BooleanBuilder).Append(v.Boolean())
+			return nil
+		}, want(parquet.Boolean)
+	case Date:
+		return func(b array.Builder, v *parquet.Value) error {
+			b.(*array.Date32Builder).Append(arrow.Date32(v.Int32()))
+			return nil
+		}, want(parquet.Int32)
+	case Timestamp, TimestampNTZ:
+		if kind == parquet.Int96 {
+			return func(b array.Builder, v *parquet.Value) error {
+				b.(*array.TimestampBuilder).Append(arrow.Timestamp(int96Micros(v.Int96())))
+				return nil
+			}, nil
+		}
+		multiply, divide := int64(1), int64(1)
+		switch timestampUnit(col) {
+		case "millis":
+			multiply = 1000
+		case "nanos":
+			divide = 1000
+		}
+		return func(b array.Builder, v *parquet.Value) error {
+			b.(*array.TimestampBuilder).Append(arrow.Timestamp(floorDiv(v.Int64()*multiply, divide)))
+			return nil
+		}, want(parquet.Int64)
+	}
+	return nil, wrong()
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+// int96Micros reads a timestamp of old: nanoseconds of the day, then the Julian day.
+func int96Micros(v deprecated.Int96) int64 {
+	const julianEpoch, dayMicros = 2440588, 86400 * 1_000_000
+	nanos := int64(v[0]) | int64(v[1])<<32
+	return (int64(v[2])-julianEpoch)*dayMicros + floorDiv(nanos, 1000)
+}
+
+func decimalConverter(col *parquet.Column, d Decimal) (func(array.Builder, *parquet.Value) error, error) {
+	shift := 0
+	if scale, ok := decimalScale(col); ok {
+		shift = d.Scale - scale
+	}
+	if shift < 0 {
+		return nil, fmt.Errorf("%w: %s is stored with a larger scale", ErrUnsupported, d.SQL())
+	}
+	put := func(b array.Builder, n decimal128.Num) error {
+		if shift > 0 {
+			n = n.IncreaseScaleBy(int32(shift))
+		}
+		b.(*array.Decimal128Builder).Append(n)
+		return nil
+	}
+	switch col.Type().Kind() {
+	case parquet.Int32:
+		return func(b array.Builder, v *parquet.Value) error { return put(b, decimal128.FromI64(int64(v.Int32()))) }, nil
+	case parquet.Int64:
+		return func(b array.Builder, v *parquet.Value) error { return put(b, decimal128.FromI64(v.Int64())) }, nil
+	case parquet.FixedLenByteArray, parquet.ByteArray:
+		return func(b array.Builder, v *parquet.Value) error {
+			n, err := bigEndianDecimal(v.ByteArray())
+			if err != nil {
+				return err
+			}
+			return put(b, n)
+		}, nil
+	}
+	return nil, fmt.Errorf("%w: %s is stored as %s", ErrUnsupported, d.SQL(), col.Type())
+}
+
+func bigEndianDecimal(data []byte) (decimal128.Num, error) {
+	if len(data) <= 16 {
+		var hi int64
+		var lo uint64
+		if len(data) > 0 && data[0]&0x80 != 0 {
+			hi, lo = -1, ^uint64(0)
+		}
+		for _, c := range data {
+			hi = hi<<8 | int64(lo>>56)
+			lo = lo<<8 | uint64(c)
+		}
+		return decimal128.New(hi, lo), nil
+	}
+	n := new(big.Int).SetBytes(data)
+	if data[0]&0x80 != 0 {
+		n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(data))))
+	}
+	if n.BitLen() > 127 {
+		return decimal128.Num{}, fmt.Errorf("%w: a decimal of %d bits", ErrCorrupt, n.BitLen())
+	}
+	return decimal128.FromBigInt(n), nil
+}

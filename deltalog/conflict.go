@@ -1,0 +1,58 @@
+package deltalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// checkWinner decides whether tx may still commit after the winner of version, by the table of delta.md 2.10. Everything this
+// package writes is Serializable; a blind append reads nothing, so it only conflicts with changes of what it was written for.
+func (t *Table) checkWinner(ctx context.Context, tx *Transaction, version int64) error {
+	c, err := t.ReadCommit(ctx, version)
+	if err != nil {
+		return err
+	}
+	conflict := func(class, what string) error {
+		return fmt.Errorf("%w: %s: version %d %s", ErrConflict, class, version, what)
+	}
+	for i := range c.Actions {
+		switch a := &c.Actions[i]; {
+		case a.Protocol != nil:
+			if tx.Protocol != nil || checkWritable(a.Protocol, tx.Base.metadata, tx.Base.schema) != nil {
+				return conflict("DELTA_PROTOCOL_CHANGED", "changed the protocol")
+			}
+		case a.Metadata != nil:
+			// Properties alone do not change what rows mean.
+			if tx.Metadata != nil || a.Metadata.ID != tx.Base.metadata.ID || a.Metadata.SchemaString != tx.Base.metadata.SchemaString ||
+				!slices.Equal(a.Metadata.PartitionColumns, tx.Base.metadata.PartitionColumns) {
+				return conflict("DELTA_METADATA_CHANGED", "changed the metadata")
+			}
+		case a.Txn != nil:
+			if slices.ContainsFunc(tx.Txns, func(own Txn) bool { return own.AppID == a.Txn.AppID && own.Version > a.Txn.Version }) {
+				return conflict("DELTA_CONCURRENT_TRANSACTION", "committed a txn of the same application "+a.Txn.AppID)
+			}
+		case a.Add != nil:
+			if a.Add.DataChange && tx.reads(a.Add.PartitionValues) {
+				return conflict("DELTA_CONCURRENT_APPEND", "added a file to what was read")
+			}
+		case a.Remove != nil:
+			key := fileKey(a.Remove.Path, a.Remove.DeletionVector)
+			if slices.ContainsFunc(tx.Removes, func(own *Add) bool { return fileKey(own.Path, own.DeletionVector) == key }) {
+				return conflict("DELTA_CONCURRENT_DELETE_DELETE", "removed a file that this transaction removes")
+			}
+			if tx.reads(a.Remove.PartitionValues) {
+				return conflict("DELTA_CONCURRENT_DELETE_READ", "removed a file of what was read")
+			}
+		}
+	}
+	return nil
+}
+
+// reads reports whether tx read the partition with these values.
+func (tx *Transaction) reads(values map[string]*string) bool {
+	if tx.ReadTable {
+		return true
+	}
+	return slices.ContainsFunc(tx.ReadPartitions, func(p map[string]string) bool { return inPartition(values, p) })
+}

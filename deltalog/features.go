@@ -1,0 +1,100 @@
+package deltalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Table features by what this package can do with a table that lists them (delta.md 2.12). A feature that only binds
+// writers costs a reader nothing.
+var (
+	readableFeatures = []string{
+		"appendOnly", "invariants", "changeDataFeed", "timestampNtz", "checkConstraints", "generatedColumns",
+		"identityColumns", "allowColumnDefaults", "domainMetadata", "rowTracking", "clustering", "inCommitTimestamp",
+		"vacuumProtocolCheck", "v2Checkpoint", "checkpointProtection", "icebergCompatV1", "icebergCompatV2",
+	}
+	writableFeatures = []string{"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
+)
+
+// checkReadable refuses a table whose rows this package would read wrongly.
+func checkReadable(p *Protocol, m *Metadata) error {
+	if p.MinReaderVersion > 3 || p.MinReaderVersion < 1 {
+		return fmt.Errorf("%w: DELTA_INVALID_PROTOCOL_VERSION: reader version %d", ErrUnsupported, p.MinReaderVersion)
+	}
+	if unknown := missing(p.ReaderFeatures, readableFeatures); len(unknown) > 0 {
+		return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_READ: %s", ErrUnsupported, strings.Join(unknown, ", "))
+	}
+	if mode := m.Configuration["delta.columnMapping.mode"]; mode != "" && mode != "none" {
+		return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_READ: columnMapping (mode %s)", ErrUnsupported, mode)
+	}
+	if m.Format.Provider != "" && m.Format.Provider != "parquet" {
+		return fmt.Errorf("%w: data files of format %s", ErrUnsupported, m.Format.Provider)
+	}
+	return nil
+}
+
+// checkWritable refuses a table whose rules this package would not keep.
+func checkWritable(p *Protocol, m *Metadata, s Struct) error {
+	if p.MinWriterVersion > 7 || p.MinWriterVersion < 1 {
+		return fmt.Errorf("%w: DELTA_INVALID_PROTOCOL_VERSION: writer version %d", ErrUnsupported, p.MinWriterVersion)
+	}
+	if p.MinWriterVersion == 5 || p.MinWriterVersion == 6 {
+		return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: writer version %d (column mapping, identity columns)", ErrUnsupported, p.MinWriterVersion)
+	}
+	if unknown := missing(p.WriterFeatures, writableFeatures); len(unknown) > 0 {
+		return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: %s", ErrUnsupported, strings.Join(unknown, ", "))
+	}
+	for key := range m.Configuration {
+		if strings.HasPrefix(key, "delta.constraints.") {
+			return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: checkConstraints (%s)", ErrUnsupported, key)
+		}
+	}
+	for _, f := range s.Fields {
+		for _, key := range []string{"delta.invariants", "delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT"} {
+			if _, ok := f.Metadata[key]; ok {
+				return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: column %s has %s", ErrUnsupported, f.Name, key)
+			}
+		}
+	}
+	return nil
+}
+
+func missing(want, have []string) []string {
+	var out []string
+	for _, f := range want {
+		if !slices.Contains(have, f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// newProtocol is the protocol of a new table (design.md, decision 6).
+func newProtocol(s Struct, config map[string]string) *Protocol {
+	p := &Protocol{MinReaderVersion: 1, MinWriterVersion: 7, WriterFeatures: []string{"appendOnly", "invariants"}}
+	if strings.EqualFold(config[propChangeDataFeed], "true") {
+		p.WriterFeatures = append(p.WriterFeatures, "changeDataFeed")
+	}
+	if usesType(s, TimestampNTZ) {
+		p.MinReaderVersion = 3
+		p.ReaderFeatures = []string{"timestampNtz"}
+		p.WriterFeatures = append(p.WriterFeatures, "timestampNtz")
+	}
+	return p
+}
+
+// usesType reports whether t holds want at any depth.
+func usesType(t DataType, want Primitive) bool {
+	switch t := t.(type) {
+	case Primitive:
+		return t == want
+	case Array:
+		return usesType(t.Element, want)
+	case Map:
+		return usesType(t.Key, want) || usesType(t.Value, want)
+	case Struct:
+		return slices.ContainsFunc(t.Fields, func(f Field) bool { return usesType(f.Type, want) })
+	}
+	return false
+}

@@ -1,0 +1,129 @@
+package deltalog
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/deltabus/deltabus-local/deltalog/store"
+)
+
+const lastCheckpointName = logDir + "_last_checkpoint"
+
+// lastCheckpoint is the content of _last_checkpoint: a hint, never the truth.
+type lastCheckpoint struct {
+	Version       int64  `json:"version"`
+	Size          int64  `json:"size"`
+	SizeInBytes   int64  `json:"sizeInBytes"`
+	NumOfAddFiles int64  `json:"numOfAddFiles"`
+	Checksum      string `json:"checksum,omitempty"`
+}
+
+// readLastCheckpoint returns the version of the hint, if there is a usable one that leads to a classic checkpoint.
+func (t *Table) readLastCheckpoint(ctx context.Context) (int64, bool) {
+	data, err := t.st.Get(ctx, lastCheckpointName)
+	if err != nil {
+		return 0, false
+	}
+	var hint struct {
+		Version *int64 `json:"version"`
+		Parts   *int64 `json:"parts"`
+	}
+	if json.Unmarshal(data, &hint) != nil || hint.Version == nil || *hint.Version < 0 || hint.Parts != nil && *hint.Parts > 1 {
+		return 0, false
+	}
+	t.lastCheckpoint.CompareAndSwap(0, *hint.Version)
+	return *hint.Version, true
+}
+
+// writeLastCheckpoint writes the hint, unless there is one for a later version.
+func (t *Table) writeLastCheckpoint(ctx context.Context, l lastCheckpoint) error {
+	data, err := t.st.Get(ctx, lastCheckpointName)
+	if err == nil {
+		var old lastCheckpoint
+		if json.Unmarshal(data, &old) == nil && old.Version > l.Version {
+			return nil
+		}
+	} else if !errors.Is(err, store.ErrNotExist) {
+		return err
+	}
+	l.Checksum = ""
+	if data, err = json.Marshal(l); err != nil {
+		return err
+	}
+	if l.Checksum, err = checksum(data); err != nil {
+		return err
+	}
+	if data, err = json.Marshal(l); err != nil {
+		return err
+	}
+	return t.st.Put(ctx, lastCheckpointName, data, store.PutOptions{})
+}
+
+// checksum is the MD5 of the canonical form of a JSON object: its leaves as "key"+"key"=value, sorted, joined by commas, with
+// strings percent-encoded, and without a top-level checksum (delta.md 2.7).
+func checksum(data []byte) (string, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	var v map[string]any
+	if err := dec.Decode(&v); err != nil {
+		return "", fmt.Errorf("checksum: %w", err)
+	}
+	delete(v, "checksum")
+	var leaves []string
+	flatten("", v, &leaves)
+	slices.Sort(leaves)
+	sum := md5.Sum([]byte(strings.Join(leaves, ",")))
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func flatten(prefix string, v any, out *[]string) {
+	join := func(key string) string {
+		if prefix == "" {
+			return key
+		}
+		return prefix + "+" + key
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			flatten(join(`"`+percent(k)+`"`), x, out)
+		}
+	case []any:
+		for i, x := range v {
+			flatten(join(strconv.Itoa(i)), x, out)
+		}
+	case string:
+		*out = append(*out, prefix+`="`+percent(v)+`"`)
+	default:
+		*out = append(*out, prefix+"="+fmt.Sprint(jsonScalar(v)))
+	}
+}
+
+func jsonScalar(v any) any {
+	if v == nil {
+		return "null"
+	}
+	return v
+}
+
+// percent encodes all but letters, digits and -._~.
+func percent(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-._~", c) >= 0:
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}

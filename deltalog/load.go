@@ -1,0 +1,218 @@
+package deltalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/deltabus/deltabus-local/deltalog/store"
+)
+
+const logDir = "_delta_log/"
+
+// logName is the name of a version's commit file.
+func logName(version int64) string { return fmt.Sprintf("%s%020d.json", logDir, version) }
+
+// checkpointName is the name of a classic checkpoint.
+func checkpointName(version int64) string {
+	return fmt.Sprintf("%s%020d.checkpoint.parquet", logDir, version)
+}
+
+// logFile is what a name in _delta_log says.
+type logFile struct {
+	version int64
+	kind    logKind
+}
+
+type logKind int
+
+const (
+	otherFile logKind = iota
+	commitFile
+	classicCheckpoint
+	otherCheckpoint // multi-part or V2
+)
+
+// parseLogName reads a name in _delta_log; names that follow no known pattern are otherFile.
+func parseLogName(name string) logFile {
+	base, ok := strings.CutPrefix(name, logDir)
+	if !ok || len(base) < 21 || base[20] != '.' || strings.Contains(base, "/") {
+		return logFile{kind: otherFile}
+	}
+	version, err := strconv.ParseInt(base[:20], 10, 64)
+	if err != nil || version < 0 {
+		return logFile{kind: otherFile}
+	}
+	switch rest := base[20:]; {
+	case rest == ".json":
+		return logFile{version, commitFile}
+	case rest == ".checkpoint.parquet":
+		return logFile{version, classicCheckpoint}
+	case strings.HasPrefix(rest, ".checkpoint.") && (strings.HasSuffix(rest, ".parquet") || strings.HasSuffix(rest, ".json")):
+		return logFile{version, otherCheckpoint}
+	}
+	return logFile{kind: otherFile}
+}
+
+// SnapshotAt returns the table as of version: ErrVersionNotFound if it cannot be rebuilt.
+func (t *Table) SnapshotAt(ctx context.Context, version int64) (*Snapshot, error) {
+	cur, err := t.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if version == cur.version {
+		return cur, nil
+	}
+	if version < 0 || version > cur.version {
+		return nil, fmt.Errorf("version %d of %s: %w: the newest is %d", version, t.st.URL(""), ErrVersionNotFound, cur.version)
+	}
+	s, err := t.load(ctx, version)
+	if err != nil {
+		return nil, fmt.Errorf("version %d of %s: %w", version, t.st.URL(""), err)
+	}
+	return s, nil
+}
+
+// load rebuilds the snapshot of version (-1: the newest that a checkpoint or the first commits lead to) from a checkpoint and the
+// commits after it. The hint in _last_checkpoint spares the listing; where it does not lead to a snapshot, the log is listed.
+func (t *Table) load(ctx context.Context, version int64) (*Snapshot, error) {
+	if hint, ok := t.readLastCheckpoint(ctx); ok && (version < 0 || hint <= version) {
+		if s, err := t.replay(ctx, hint, version); err == nil {
+			return s, nil
+		} else if ctx.Err() != nil {
+			return nil, err
+		}
+	}
+	return t.loadByListing(ctx, version)
+}
+
+// loadByListing tries every complete checkpoint, newest first, then version 0. Only a contiguous chain makes a snapshot.
+func (t *Table) loadByListing(ctx context.Context, version int64) (*Snapshot, error) {
+	var checkpoints []int64
+	var last, other int64 = -1, -1
+	first := int64(-1)
+	for info, err := range t.st.List(ctx, logDir, "") {
+		if err != nil {
+			return nil, err
+		}
+		f := parseLogName(info.Name)
+		if f.kind == otherFile || version >= 0 && f.version > version {
+			continue
+		}
+		switch f.kind {
+		case commitFile:
+			if first < 0 {
+				first = f.version
+			}
+			last = max(last, f.version)
+		case classicCheckpoint:
+			checkpoints = append(checkpoints, f.version)
+			last = max(last, f.version)
+		case otherCheckpoint:
+			other = f.version
+			last = max(last, f.version)
+		}
+	}
+	if last < 0 {
+		return nil, ErrNotTable
+	}
+	var errs []error
+	for i := len(checkpoints) - 1; i >= -1; i-- {
+		from := int64(-1)
+		if i >= 0 {
+			from = checkpoints[i]
+		} else if first != 0 {
+			break
+		}
+		// What the listing has must be reached: a chain that ends before is a hole, not a shorter table.
+		s, err := t.replay(ctx, from, last)
+		if err == nil {
+			return s, nil
+		}
+		if errors.Is(err, ErrUnsupported) || ctx.Err() != nil {
+			return nil, err
+		}
+		errs = append(errs, err)
+	}
+	if other >= 0 {
+		errs = append(errs, fmt.Errorf("%w: the log begins with a multi-part or V2 checkpoint (version %d)", ErrUnsupported, other))
+	}
+	if len(errs) == 0 {
+		return nil, fmt.Errorf("%w: DELTA_LOG_FILE_NOT_FOUND: no checkpoint and no version 0, the first commit is %d", ErrVersionNotFound, first)
+	}
+	return nil, fmt.Errorf("%w: DELTA_VERSIONS_NOT_CONTIGUOUS: no chain leads to version %d: %w", ErrCorrupt, last, errors.Join(errs...))
+}
+
+// replay builds the snapshot of version (-1: as far as it goes) from the checkpoint at from (-1: none, from version 0).
+func (t *Table) replay(ctx context.Context, from, version int64) (*Snapshot, error) {
+	s := &Snapshot{version: -1, set: newFileSet()}
+	if from >= 0 {
+		actions, err := t.readCheckpoint(ctx, from)
+		if err != nil {
+			return nil, err
+		}
+		at := time.Time{}
+		if info, err := t.st.Stat(ctx, logName(from)); err == nil {
+			at = info.ModTime.Truncate(time.Millisecond)
+		} else if !errors.Is(err, store.ErrNotExist) {
+			return nil, err
+		}
+		if s, err = s.next(&Commit{Version: from, Timestamp: at, Actions: actions}); err != nil {
+			return nil, err
+		}
+		if s.protocol == nil || s.metadata == nil {
+			return nil, fmt.Errorf("%w: checkpoint %d has no protocol or no metaData", ErrCorrupt, from)
+		}
+	}
+	for version < 0 || s.version < version {
+		c, err := t.fetch(ctx, s.version+1, s.timestamp)
+		if errors.Is(err, ErrVersionNotFound) && version < 0 && s.version >= 0 {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if s, err = s.next(c); err != nil {
+			return nil, err
+		}
+		if t.newest.Load() == nil { // opening: what is read now is what followers ask for first
+			t.recent.add(c)
+		}
+	}
+	if s.protocol == nil || s.metadata == nil {
+		return nil, fmt.Errorf("%w: DELTA_STATE_RECOVER_ERROR: the log has no protocol or no metaData action", ErrCorrupt)
+	}
+	return s, nil
+}
+
+// fetch reads the commit of version, whose predecessor was committed at before. The absent next version costs one Stat.
+func (t *Table) fetch(ctx context.Context, version int64, before time.Time) (*Commit, error) {
+	info, err := t.st.Stat(ctx, logName(version))
+	if errors.Is(err, store.ErrNotExist) {
+		return nil, fmt.Errorf("version %d: %w", version, ErrVersionNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	data, err := t.st.Get(ctx, logName(version))
+	if errors.Is(err, store.ErrNotExist) {
+		return nil, fmt.Errorf("version %d: %w", version, ErrVersionNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	actions, err := ParseCommit(data)
+	if err != nil {
+		return nil, fmt.Errorf("version %d: %w", version, err)
+	}
+	c := &Commit{Version: version, Timestamp: info.ModTime.Truncate(time.Millisecond), Actions: actions, Size: int64(len(data))}
+	if ts, ok := commitInfo(actions).Int("inCommitTimestamp"); ok {
+		c.Timestamp = time.UnixMilli(ts)
+	} else if !c.Timestamp.After(before) {
+		c.Timestamp = before.Add(time.Millisecond)
+	}
+	return c, nil
+}

@@ -1,0 +1,50 @@
+package deltalog
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// Sentinels; test with errors.Is. Errors about a table or a version wrap one of them.
+var (
+	// ErrNotTable: there is no Delta log here.
+	ErrNotTable = errors.New("not a delta table")
+	// ErrTableExists: Create found a log.
+	ErrTableExists = errors.New("table already exists")
+	// ErrVersionNotFound: the version is not in the log (not yet, or no longer).
+	ErrVersionNotFound = errors.New("version not found")
+	// ErrUnsupported: the table needs a feature that this package does not have; the text names it.
+	ErrUnsupported = errors.New("unsupported table feature")
+	// ErrConflict: another writer committed something that this transaction depended on.
+	ErrConflict = errors.New("concurrent modification")
+	// ErrTxnAlreadyCommitted: the table's txn for this application is already at or past the version.
+	ErrTxnAlreadyCommitted = errors.New("transaction already committed")
+	// ErrCorrupt: the log or a file contradicts the protocol (a gap, a missing file, broken content).
+	ErrCorrupt = errors.New("corrupt table")
+)
+
+// Options of a table. The zero value is right for most.
+type Options struct {
+	// Clock gives the time of commits; default time.Now.
+	Clock func() time.Time
+	// EngineInfo is written to commitInfo; default "deltabus-local".
+	EngineInfo string
+	// Logger gets what happens in the background (checkpoints that fail); default: nothing.
+	Logger *slog.Logger
+	// CheckpointInterval is the number of commits between checkpoints; 0: scaled with the table, from 100 to 1,000
+	// (design.md, decision 8); negative: never (tests).
+	CheckpointInterval int64
+	// KeepFrom, if set, gives a version: log cleanup removes neither it nor a later one, however old. It is called in the
+	// background and must not block.
+	KeepFrom func() int64
+}
+
+// TableSpec is what Create makes.
+type TableSpec struct {
+	Name, Description string
+	Schema            Struct
+	PartitionColumns  []string
+	// Configuration holds table properties, such as delta.enableChangeDataFeed.
+	Configuration map[string]string
+}

@@ -1,0 +1,239 @@
+package deltalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/deltabus/deltabus-local/deltalog/store"
+)
+
+// batchRows is how many rows a batch of a scan has at most.
+const batchRows = 8192
+
+// Scan yields the rows of snap's live files; partition as for FilesIn (nil: all). A batch is valid until the next one, unless
+// retained.
+func (t *Table) Scan(ctx context.Context, snap *Snapshot, columns []string, partition map[string]string) iter.Seq2[arrow.RecordBatch, error] {
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		for add := range snap.FilesIn(partition) {
+			if add.DeletionVector != nil {
+				yield(nil, fmt.Errorf("scan %s: %w: deletionVectors (file %s)", t.st.URL(""), ErrUnsupported, add.Path))
+				return
+			}
+			for rec, err := range t.ReadFile(ctx, snap, add.Path, add.PartitionValues, columns) {
+				if !yield(rec, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// ReadFile yields the rows of one data file of the table, by the schema of snap, columns in the order asked for (nil: all).
+// Columns that the file lacks are null. A batch is valid until the next one, unless retained.
+func (t *Table) ReadFile(ctx context.Context, snap *Snapshot, path string, partitionValues map[string]*string, columns []string) iter.Seq2[arrow.RecordBatch, error] {
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		stopped := false
+		err := t.readFile(ctx, snap, path, partitionValues, columns, func(rec arrow.RecordBatch) bool {
+			stopped = !yield(rec, nil)
+			return !stopped
+		})
+		if err != nil && !stopped {
+			yield(nil, fmt.Errorf("read file %s of %s: %w", path, t.st.URL(""), err))
+		}
+	}
+}
+
+// dataName is the name in the store of a path of the log: decoded once, relative to the table.
+func dataName(st store.Store, path string) (string, error) {
+	name, err := url.PathUnescape(path)
+	if err != nil {
+		return "", fmt.Errorf("%w: path %q: %w", ErrCorrupt, path, err)
+	}
+	if strings.Contains(path, ":/") || strings.HasPrefix(path, "/") { // absolute: only within the table
+		root, err := url.Parse(st.URL(""))
+		if err != nil {
+			return "", err
+		}
+		abs := "/" + strings.TrimLeft(strings.TrimPrefix(name, "file:"), "/")
+		rest, ok := strings.CutPrefix(abs, strings.TrimSuffix(root.Path, "/")+"/")
+		if !ok {
+			return "", fmt.Errorf("%w: data file outside the table: %s", ErrUnsupported, path)
+		}
+		return rest, nil
+	}
+	return name, nil
+}
+
+func (t *Table) readFile(ctx context.Context, snap *Snapshot, path string, values map[string]*string, columns []string, yield func(arrow.RecordBatch) bool) (err error) {
+	name, err := dataName(t.st, path)
+	if err != nil {
+		return err
+	}
+	f, err := t.st.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if r := recover(); r != nil { // parquet-go panics on some damage
+			if e, ok := r.(consumerPanic); ok {
+				panic(e.value)
+			}
+			err = fmt.Errorf("%w: %v", ErrCorrupt, r)
+		}
+		err = errors.Join(err, f.Close())
+	}()
+	pf, err := parquet.OpenFile(f, f.Size(), parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	fields, err := project(snap.schema, columns)
+	if err != nil {
+		return err
+	}
+	schema, err := ArrowSchema(Struct{nullable(fields)})
+	if err != nil {
+		return err
+	}
+	builder := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer builder.Release()
+	for _, group := range pf.RowGroups() {
+		more, err := readGroup(ctx, pf, group, snap, fields, values, builder, yield)
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// nullable are the fields as a scan gives them: files of other writers may have nulls where today's schema allows none.
+func nullable(fields []Field) []Field {
+	out := slices.Clone(fields)
+	for i := range out {
+		out[i].Nullable = true
+	}
+	return out
+}
+
+// project is the fields of s with these names, in this order.
+func project(s Struct, columns []string) ([]Field, error) {
+	if columns == nil {
+		return s.Fields, nil
+	}
+	fields := make([]Field, len(columns))
+	for i, c := range columns {
+		f, ok := s.field(c)
+		if !ok {
+			return nil, fmt.Errorf("no column %s", c)
+		}
+		fields[i] = f
+	}
+	return fields, nil
+}
+
+// consumerPanic carries a panic of the code that consumes a scan past the recovery that is meant for broken files.
+type consumerPanic struct{ value any }
+
+func readGroup(ctx context.Context, pf *parquet.File, group parquet.RowGroup, snap *Snapshot, fields []Field, values map[string]*string, builder *array.RecordBuilder, yield func(arrow.RecordBatch) bool) (more bool, err error) {
+	readers := make([]columnReader, len(fields))
+	var opened []*cursor
+	defer func() {
+		for _, c := range opened {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	for i, f := range fields {
+		if slices.Contains(snap.metadata.PartitionColumns, f.Name) {
+			readers[i] = &constantColumn{f.Type, values[f.Name]}
+			continue
+		}
+		col := childColumn(pf.Root(), f.Name)
+		if col == nil {
+			readers[i] = nullColumn{}
+			continue
+		}
+		n, err := newNode(col, f.Type, group, &opened)
+		if err != nil {
+			return false, fmt.Errorf("column %s: %w", f.Name, err)
+		}
+		readers[i] = n
+	}
+	for left := group.NumRows(); left > 0; {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		n := min(left, batchRows)
+		for i, r := range readers {
+			if err := r.read(builder.Field(i), int(n)); err != nil {
+				return false, fmt.Errorf("column %s: %w", fields[i].Name, err)
+			}
+		}
+		left -= n
+		rec := builder.NewRecordBatch()
+		more := yieldBatch(rec, yield)
+		rec.Release()
+		if !more {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func yieldBatch(rec arrow.RecordBatch, yield func(arrow.RecordBatch) bool) bool {
+	defer func() {
+		if r := recover(); r != nil {
+			panic(consumerPanic{r})
+		}
+	}()
+	return yield(rec)
+}
+
+// childColumn finds a child by name: exactly, else in any case.
+func childColumn(c *parquet.Column, name string) *parquet.Column {
+	if x := c.Column(name); x != nil {
+		return x
+	}
+	for _, x := range c.Columns() {
+		if strings.EqualFold(x.Name(), name) {
+			return x
+		}
+	}
+	return nil
+}
+
+// columnReader appends the next n rows of a column to a builder.
+type columnReader interface {
+	read(b array.Builder, n int) error
+}
+
+// constantColumn is a partition column: one value for the whole file.
+type constantColumn struct {
+	t     DataType
+	value *string
+}
+
+func (c *constantColumn) read(b array.Builder, n int) error {
+	for range n {
+		if err := appendPartitionValue(b, c.t, c.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nullColumn is a column that the file does not have.
+type nullColumn struct{}
+
+func (nullColumn) read(b array.Builder, n int) error {
+	b.AppendNulls(n)
+	return nil
+}
