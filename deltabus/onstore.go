@@ -1,0 +1,58 @@
+package deltabus
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/deltabus/deltabus-local/deltalog"
+	"github.com/deltabus/deltabus-local/deltalog/store"
+)
+
+// OnStore is a workspace without a catalog: catalog.schema.table is the directory catalog/schema/table of st. Each table is
+// opened once and shared.
+func OnStore(st store.Store) Workspace {
+	return &onStore{st: st, tables: map[string]*deltalog.Table{}}
+}
+
+type onStore struct {
+	st     store.Store
+	mu     sync.Mutex
+	tables map[string]*deltalog.Table
+}
+
+func (w *onStore) Table(ctx context.Context, fullName string) (*deltalog.Table, error) {
+	return w.get(fullName, func(st store.Store) (*deltalog.Table, error) {
+		return deltalog.Open(ctx, st, deltalog.Options{})
+	})
+}
+
+func (w *onStore) CreateTable(ctx context.Context, fullName string, spec deltalog.TableSpec) (*deltalog.Table, error) {
+	w.mu.Lock()
+	_, open := w.tables[fullName]
+	w.mu.Unlock()
+	if open {
+		return nil, fmt.Errorf("create table %s: %w", fullName, deltalog.ErrTableExists)
+	}
+	return w.get(fullName, func(st store.Store) (*deltalog.Table, error) {
+		return deltalog.Create(ctx, st, spec, deltalog.Options{})
+	})
+}
+
+func (w *onStore) get(fullName string, open func(store.Store) (*deltalog.Table, error)) (*deltalog.Table, error) {
+	if strings.Count(fullName, ".") != 2 {
+		return nil, fmt.Errorf("table %q: write it as catalog.schema.table", fullName)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.tables[fullName]; t != nil {
+		return t, nil
+	}
+	t, err := open(store.Sub(w.st, strings.ReplaceAll(fullName, ".", "/")))
+	if err != nil {
+		return nil, fmt.Errorf("table %s: %w", fullName, err)
+	}
+	w.tables[fullName] = t
+	return t, nil
+}
