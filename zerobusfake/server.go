@@ -1,51 +1,146 @@
 // Package zerobusfake is the Zerobus endpoint: the gRPC service that official SDKs speak to. It decodes records
-// straight into Arrow builders, checks them against the table, commits what all streams of a table have waiting
+// straight into columns, checks them against the table, commits what all streams of a table have waiting
 // as one Delta version, and only then acknowledges.
 package zerobusfake
 
 import (
 	"context"
-	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 
 	"github.com/deltabus/deltabus-local/deltalog"
+	"github.com/deltabus/deltabus-local/internal/zerobus/zerobuspb"
 )
-
-// ErrTableNotFound is what Tables.Table wraps for a name that does not exist.
-var ErrTableNotFound = errors.New("table not found")
 
 // Tables finds tables by catalog.schema.table.
 type Tables interface {
-	// Table opens a table. An absent one is an error that matches deltalog.ErrNotTable.
+	// Table opens a table; the same name gives the same handle for as long as the table is there. An absent one is an
+	// error that matches deltalog.ErrNotTable.
 	Table(ctx context.Context, fullName string) (*deltalog.Table, error)
 }
 
 // Config of a Server.
 type Config struct {
 	Tables Tables
-	// Clock; default time.Now.
-	Clock func() time.Time
-	// CommitInterval spaces the commits of a busy table; 0: adaptive, commit at once when idle, at most some 50 commits a second when busy
-	// (design.md, decision 8).
+	// CommitInterval spaces the commits of a table; 0: an idle table commits at once, a busy one at most some 50 times
+	// a second (docs/design.md, decision 8).
 	CommitInterval time.Duration
-	Logger         *slog.Logger
+	// Logger; default: nothing.
+	Logger *slog.Logger
 }
 
 // Server serves the Zerobus gRPC service. Safe for concurrent use.
-type Server struct{ _ int }
+type Server struct {
+	zerobuspb.UnimplementedZerobusServer
+	cfg Config
+
+	closing  chan struct{} // closed: streams are told to go
+	deadline chan struct{} // closed: streams end now
+
+	mu         sync.Mutex
+	shutting   bool
+	ended      bool
+	grace      time.Duration
+	streams    sync.WaitGroup
+	committers map[*deltalog.Table]*committer
+	running    sync.WaitGroup // committers
+}
 
 // New makes a server. Register it, and Shutdown it at the end.
-func New(cfg Config) *Server { panic("pending") }
+func New(cfg Config) *Server {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Server{
+		cfg: cfg, closing: make(chan struct{}), deadline: make(chan struct{}),
+		committers: map[*deltalog.Table]*committer{},
+	}
+}
 
 // Register adds the service to a gRPC server.
-func (s *Server) Register(r grpc.ServiceRegistrar) { panic("pending") }
+func (s *Server) Register(r grpc.ServiceRegistrar) { zerobuspb.RegisterZerobusServer(r, s) }
 
-// ServerOptions are the gRPC options that the service needs: message size, keepalive leniency, windows.
-func ServerOptions() []grpc.ServerOption { panic("pending") }
+// maxRecord is the limit of a record, and of a batch, in bytes (zerobus.md 8.5).
+const maxRecord = 10 << 20
 
-// Shutdown announces CloseStreamSignal to every stream, goes on acknowledging until each client has half-closed or grace is
-// over, then ends streams with UNAVAILABLE 6002 and stops the committers.
-func (s *Server) Shutdown(ctx context.Context, grace time.Duration) error { panic("pending") }
+// ServerOptions are the gRPC options that the service needs: messages larger than a record so that this package, not gRPC, refuses
+// what is too large (gRPC's RESOURCE_EXHAUSTED would be tried again for ever); pings as often as old Java clients send them; large windows.
+func ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(64 << 20),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.InitialWindowSize(8 << 20),
+		grpc.InitialConnWindowSize(16 << 20),
+		grpc.ReadBufferSize(256 << 10),
+		grpc.WriteBufferSize(32 << 10),
+	}
+}
+
+// enter counts a stream, unless the server is going.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shutting {
+		return false
+	}
+	s.streams.Add(1)
+	return true
+}
+
+func errShuttingDown() error {
+	return status.Error(codes.Unavailable, "the server is shutting down")
+}
+
+// Shutdown announces CloseStreamSignal to every stream, goes on storing and acknowledging until each client has half-closed or
+// grace is over, then ends streams with UNAVAILABLE 6002 and stops the committers. The end of ctx ends the grace. A second
+// call waits for the same end.
+func (s *Server) Shutdown(ctx context.Context, grace time.Duration) error {
+	s.mu.Lock()
+	if !s.shutting {
+		s.shutting, s.grace = true, grace
+		close(s.closing)
+	}
+	s.mu.Unlock()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		s.streams.Wait()
+	}()
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-gone:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	if !s.ended {
+		s.ended = true
+		close(s.deadline)
+	}
+	s.mu.Unlock()
+	<-gone // streams end at once now
+	s.mu.Lock()
+	for _, c := range s.committers {
+		c.stop()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+	return nil
+}
+
+// PersistentStream is in development in the official SDKs; not here yet.
+func (s *Server) PersistentStream(grpc.BidiStreamingServer[zerobuspb.PersistentStreamRequest, zerobuspb.PersistentStreamResponse]) error {
+	return unimplemented("PersistentStream")
+}
+
+// RetireStream belongs to persistent streams.
+func (s *Server) RetireStream(context.Context, *zerobuspb.RetireStreamRequest) (*zerobuspb.RetireStreamResponse, error) {
+	return nil, unimplemented("RetireStream")
+}

@@ -1,0 +1,42 @@
+package zerobusfake
+
+import (
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// The codes of the real service that stand in its messages (zerobus.md 9). Clients are told not to parse them; people do read them.
+const (
+	codeNonIncrementalOffset = 4002
+	codeRecord               = 4044
+	codeStreamTimeout        = 6002
+)
+
+// coded is an error of the form "<text>. Error Code: <n>, Error State: <m>."
+func coded(c codes.Code, code, state int, format string, args ...any) error {
+	return status.Errorf(c, "%s. Error Code: %d, Error State: %d.", fmt.Sprintf(format, args...), code, state)
+}
+
+// recordError is a record that cannot be decoded.
+type recordError struct{ text string }
+
+func (e *recordError) Error() string { return e.text }
+
+func badRecord(format string, args ...any) error {
+	return &recordError{fmt.Sprintf(format, args...)}
+}
+
+// status is what the client gets.
+func (e *recordError) status() error {
+	return coded(codes.InvalidArgument, codeRecord, 3, "Record decoder/encoder error: %s", e.text)
+}
+
+func invalid(format string, args ...any) error {
+	return status.Errorf(codes.InvalidArgument, format, args...)
+}
+
+func unimplemented(what string) error {
+	return status.Errorf(codes.Unimplemented, "%s is not implemented by deltabus-local yet", what)
+}

@@ -1,0 +1,371 @@
+package zerobusfake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/deltabus/deltabus-local/deltalog"
+	"github.com/deltabus/deltabus-local/internal/zerobus/zerobuspb"
+)
+
+// ephemeral is one EphemeralStream: a receiver decodes messages into rows, the table's committer takes them, and the
+// handler sends acknowledgements.
+type ephemeral struct {
+	id     string
+	table  string
+	rpc    grpc.BidiStreamingServer[zerobuspb.EphemeralStreamRequest, zerobuspb.EphemeralStreamResponse]
+	c      *committer
+	kind   zerobuspb.RecordType
+	json   jsonDecoder
+	proto  protoDecoder
+	wake   chan struct{} // capacity 1: something to tell the client
+	room   chan struct{} // capacity 1: the committer took rows
+	schema string        // the table's, when the stream was made
+	meta   string        // the table's id
+
+	mu       sync.Mutex
+	rows     *rows // what waits for the committer
+	spare    *rows // handed back by it
+	bytes    int
+	accepted int64 // the last offset whose rows are in
+	acked    int64 // the last offset whose rows are committed
+	ended    bool  // the receiver is done
+	err      error // why; nil for a half-close
+	failed   error // the committer could not commit
+}
+
+// maxPending is how many bytes of rows a stream may have waiting before its client is slowed down.
+const maxPending = 32 << 20
+
+// EphemeralStream serves one stream.
+func (s *Server) EphemeralStream(rpc grpc.BidiStreamingServer[zerobuspb.EphemeralStreamRequest, zerobuspb.EphemeralStreamResponse]) error {
+	if !s.enter() {
+		return errShuttingDown()
+	}
+	defer s.streams.Done()
+	// SDKs wait for the response headers before they send anything (zerobus.md 5.1).
+	if err := rpc.SendHeader(metadata.MD{}); err != nil {
+		return err
+	}
+	st, err := s.create(rpc)
+	if err != nil {
+		return err
+	}
+	err = rpc.Send(&zerobuspb.EphemeralStreamResponse{Payload: &zerobuspb.EphemeralStreamResponse_CreateStreamResponse{
+		CreateStreamResponse: &zerobuspb.CreateIngestStreamResponse{StreamId: &st.id},
+	}})
+	if err != nil {
+		return err
+	}
+	s.cfg.Logger.Debug("stream opened", "stream", st.id, "table", st.table, "record_type", st.kind)
+	err = st.serve(s)
+	s.cfg.Logger.Debug("stream ended", "stream", st.id, "table", st.table, "acknowledged", st.acked, "error", err)
+	return err
+}
+
+// partName is one part of a table's name: names with other characters are no table's.
+var partName = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
+
+// create reads the first message and sets the stream up.
+func (s *Server) create(rpc grpc.BidiStreamingServer[zerobuspb.EphemeralStreamRequest, zerobuspb.EphemeralStreamResponse]) (*ephemeral, error) {
+	type first struct {
+		req *zerobuspb.EphemeralStreamRequest
+		err error
+	}
+	got := make(chan first, 1)
+	go func() { // ends with the RPC at the latest
+		req, err := rpc.Recv()
+		got <- first{req, err}
+	}()
+	var req *zerobuspb.EphemeralStreamRequest
+	select {
+	case f := <-got:
+		if errors.Is(f.err, io.EOF) {
+			return nil, invalid("the stream ended before create_stream")
+		}
+		if f.err != nil {
+			return nil, f.err
+		}
+		req = f.req
+	case <-s.closing:
+		return nil, errShuttingDown()
+	}
+	create := req.GetCreateStream()
+	if create == nil {
+		return nil, invalid("the first message of a stream must be create_stream")
+	}
+	name := create.GetTableName()
+	parts := strings.Split(name, ".")
+	if len(parts) != 3 {
+		return nil, invalid("table name %q must have exactly 3 parts (catalog.schema.table)", name)
+	}
+	for _, p := range parts {
+		if !partName.MatchString(p) {
+			return nil, invalid("table name %q: use letters, digits and underscores", name)
+		}
+	}
+	kind := zerobuspb.RecordType_PROTO // of clients from before the field
+	if create.RecordType != nil {
+		kind = create.GetRecordType()
+	}
+	switch kind {
+	case zerobuspb.RecordType_PROTO, zerobuspb.RecordType_JSON:
+	case zerobuspb.RecordType_AVRO:
+		return nil, unimplemented("record type AVRO")
+	default:
+		return nil, invalid("record type %s is not supported: use PROTO or JSON", kind)
+	}
+	t, err := s.cfg.Tables.Table(rpc.Context(), name)
+	if errors.Is(err, deltalog.ErrNotTable) {
+		return nil, status.Errorf(codes.NotFound, "Table %q cannot be found.", name)
+	}
+	if errors.Is(err, deltalog.ErrUnsupported) {
+		return nil, status.Errorf(codes.Unimplemented, "table %s: %v", name, err)
+	}
+	if err != nil {
+		return nil, status.Errorf(codes.Unavailable, "table %s: %v", name, err)
+	}
+	snap, err := t.Snapshot(rpc.Context())
+	if err != nil {
+		return nil, status.Errorf(codes.Unavailable, "table %s: %v", name, err)
+	}
+	st := &ephemeral{
+		id: uuid.NewString(), table: name, rpc: rpc, kind: kind, wake: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		schema: snap.Metadata().SchemaString, meta: snap.Metadata().ID, accepted: -1, acked: -1,
+	}
+	if st.rows, err = newRows(snap.Schema()); err != nil {
+		return nil, status.Errorf(codes.Unimplemented, "table %s: %v", name, err)
+	}
+	if st.spare, err = newRows(snap.Schema()); err != nil {
+		return nil, status.Errorf(codes.Unimplemented, "table %s: %v", name, err)
+	}
+	if kind == zerobuspb.RecordType_PROTO {
+		if st.proto.plan, err = planProto(create.GetDescriptorProto(), st.rows.root); err != nil {
+			return nil, err
+		}
+	}
+	if st.c, err = s.committer(name, t); err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// serve runs the stream to its end.
+func (st *ephemeral) serve(s *Server) error {
+	go st.receive() // ends when the RPC does
+	closing := s.closing
+	told := int64(-1)
+	for {
+		st.mu.Lock()
+		acked, failed := st.acked, st.failed
+		done := st.ended && acked == st.accepted
+		err := st.err
+		st.mu.Unlock()
+		if acked > told {
+			told = acked
+			if e := st.rpc.Send(&zerobuspb.EphemeralStreamResponse{Payload: &zerobuspb.EphemeralStreamResponse_IngestRecordResponse{
+				IngestRecordResponse: &zerobuspb.IngestRecordResponse{DurabilityAckUpToOffset: &told},
+			}}); e != nil {
+				return e
+			}
+		}
+		if failed != nil {
+			return failed
+		}
+		if done {
+			return err
+		}
+		select {
+		case <-st.wake:
+		case <-closing:
+			closing = nil
+			if e := st.rpc.Send(&zerobuspb.EphemeralStreamResponse{Payload: &zerobuspb.EphemeralStreamResponse_CloseStreamSignal{
+				CloseStreamSignal: &zerobuspb.CloseStreamSignal{Duration: durationpb.New(s.grace)},
+			}}); e != nil {
+				return e
+			}
+		case <-s.deadline:
+			return coded(codes.Unavailable, codeStreamTimeout, 0, "Stream timeout reached. Closing the stream (ID: %s)", st.id)
+		case <-st.rpc.Context().Done():
+			return status.FromContextError(st.rpc.Context().Err()).Err()
+		}
+	}
+}
+
+// receive decodes messages until the client stops, a message is bad, or the RPC ends. What was accepted is committed all the same.
+func (st *ephemeral) receive() {
+	var err error
+	for err == nil {
+		var req *zerobuspb.EphemeralStreamRequest
+		if req, err = st.rpc.Recv(); err == nil {
+			err = st.message(req)
+		}
+	}
+	st.mu.Lock()
+	st.ended = true
+	if !errors.Is(err, io.EOF) {
+		st.err = err
+	}
+	st.mu.Unlock()
+	notify(st.wake)
+}
+
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// message takes one message: all of its records, or none.
+func (st *ephemeral) message(req *zerobuspb.EphemeralStreamRequest) error {
+	if err := st.waitForRoom(st.rpc.Context()); err != nil {
+		return err
+	}
+	st.mu.Lock()
+	before := st.rows.root.n
+	size, err := st.decode(req)
+	if err != nil {
+		st.rows.root.truncate(before)
+		st.mu.Unlock()
+		var bad *recordError
+		if errors.As(err, &bad) {
+			return bad.status()
+		}
+		return err
+	}
+	st.accepted++
+	st.bytes += size
+	st.mu.Unlock()
+	st.c.offer(st)
+	return nil
+}
+
+// waitForRoom holds the client back while too much is waiting.
+func (st *ephemeral) waitForRoom(ctx context.Context) error {
+	for {
+		st.mu.Lock()
+		full := st.bytes > maxPending
+		st.mu.Unlock()
+		if !full {
+			return nil
+		}
+		select {
+		case <-st.room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// decode appends the message's records to the rows, and returns their size.
+func (st *ephemeral) decode(req *zerobuspb.EphemeralStreamRequest) (size int, err error) {
+	next := st.accepted + 1
+	var offset *int64
+	switch p := req.GetPayload().(type) {
+	case *zerobuspb.EphemeralStreamRequest_IngestRecord:
+		offset = p.IngestRecord.OffsetId
+	case *zerobuspb.EphemeralStreamRequest_IngestRecordBatch:
+		offset = p.IngestRecordBatch.OffsetId
+	case *zerobuspb.EphemeralStreamRequest_CreateStream:
+		return 0, invalid("create_stream may only be the first message of a stream")
+	default:
+		return 0, invalid("a message without a payload")
+	}
+	switch {
+	case offset == nil:
+		return 0, coded(codes.InvalidArgument, codeNonIncrementalOffset, 0, "Offset is missing, expected %d", next)
+	case *offset != next:
+		return 0, coded(codes.InvalidArgument, codeNonIncrementalOffset, 0, "Non-incremental offset: expected %d, actual %d", next, *offset)
+	}
+	if single := req.GetIngestRecord(); single != nil {
+		switch r := single.GetRecord().(type) {
+		case *zerobuspb.IngestRecordRequest_JsonRecord:
+			return st.jsonRecords([]string{r.JsonRecord})
+		case *zerobuspb.IngestRecordRequest_ProtoEncodedRecord:
+			return st.protoRecords([][]byte{r.ProtoEncodedRecord})
+		case *zerobuspb.IngestRecordRequest_AvroEncodedRecord:
+			return 0, st.otherKind("AVRO")
+		}
+		return 0, invalid("message %d has no record", next)
+	}
+	switch b := req.GetIngestRecordBatch().GetBatch().(type) {
+	case *zerobuspb.IngestRecordBatchRequest_JsonBatch:
+		return st.jsonRecords(b.JsonBatch.GetRecords())
+	case *zerobuspb.IngestRecordBatchRequest_ProtoEncodedBatch:
+		return st.protoRecords(b.ProtoEncodedBatch.GetRecords())
+	case *zerobuspb.IngestRecordBatchRequest_AvroBatch:
+		return 0, st.otherKind("AVRO")
+	}
+	return 0, invalid("message %d has no batch", next)
+}
+
+func (st *ephemeral) otherKind(kind string) error {
+	return invalid("a %s record on a stream of record type %s", kind, st.kind)
+}
+
+func tooLarge(size int) error {
+	return invalid("a message of %d bytes of records exceeds the limit of %d", size, maxRecord)
+}
+
+func (st *ephemeral) jsonRecords(records []string) (size int, err error) {
+	if st.kind != zerobuspb.RecordType_JSON {
+		return 0, st.otherKind("JSON")
+	}
+	for _, r := range records {
+		size += len(r)
+	}
+	if size > maxRecord {
+		return 0, tooLarge(size)
+	}
+	for i, r := range records {
+		if err := st.json.decode(r, st.rows); err != nil {
+			return 0, inBatch(err, i, len(records))
+		}
+	}
+	return size, nil
+}
+
+func (st *ephemeral) protoRecords(records [][]byte) (size int, err error) {
+	if st.kind != zerobuspb.RecordType_PROTO {
+		return 0, st.otherKind("PROTO")
+	}
+	for _, r := range records {
+		size += len(r)
+	}
+	if size > maxRecord {
+		return 0, tooLarge(size)
+	}
+	for i, r := range records {
+		if err := st.proto.decode(r, st.rows); err != nil {
+			return 0, inBatch(err, i, len(records))
+		}
+	}
+	return size, nil
+}
+
+// inBatch says which record of a batch is bad; of a single record there is nothing to add.
+func inBatch(err error, i, n int) error {
+	var bad *recordError
+	if n > 1 && errors.As(err, &bad) {
+		return &recordError{fmt.Sprintf("%s (record %d of the batch)", bad.text, i)}
+	}
+	return err
+}
+
+// pace is how long a stream that could not commit waits before it fails: clients come back within milliseconds, for ever
+// (zerobus.md 5.5).
+const pace = 200 * time.Millisecond
