@@ -22,7 +22,7 @@ type OAuth struct {
 	Host string
 	// ClientID and ClientSecret are the service principal's.
 	ClientID, ClientSecret string
-	// HTTP is the client to use; default: http.DefaultTransport, no redirects, 30 s a request.
+	// HTTP is the client to use; default: no redirects, no connection kept, 30 s a request.
 	HTTP *http.Client
 	// Clock; default time.Now.
 	Clock func() time.Time
@@ -151,6 +151,15 @@ func authorizationDetails(table string) (string, error) {
 	return string(b), err
 }
 
+// oneShot keeps no connection: tokens are fetched once an hour, and nothing is left to close.
+func oneShot() http.RoundTripper {
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: false, DisableKeepAlives: true, TLSHandshakeTimeout: 10 * time.Second}
+	if d, ok := http.DefaultTransport.(*http.Transport); ok {
+		t.DialContext = d.DialContext
+	}
+	return t
+}
+
 // maxTokenResponse bounds what is read of an answer.
 const maxTokenResponse = 64 << 10
 
@@ -172,7 +181,7 @@ func (o *OAuth) fetch(ctx context.Context, key tokenKey) (string, time.Duration,
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	client := o.HTTP
 	if client == nil {
-		client = &http.Client{Timeout: 30 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		client = &http.Client{Timeout: 30 * time.Second, Transport: oneShot(), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
 	resp, err := client.Do(req)
 	if err != nil {

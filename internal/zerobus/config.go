@@ -53,6 +53,9 @@ type Config struct {
 	TLS *tls.Config
 	// Dial makes the connection; default a net.Dialer on tcp. addr is host:port.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// OnAck, if set, is called with each new value of Acked, in order, and never after Done is closed. It must not
+	// block, nor call the stream.
+	OnAck func(acked int64)
 	Options
 }
 

@@ -182,9 +182,13 @@ func (s *Stream) receive(sess *session) *Error {
 		}
 		switch p := resp.Payload.(type) {
 		case *zerobuspb.EphemeralStreamResponse_IngestRecordResponse:
-			if err := s.ack(p.IngestRecordResponse.DurabilityAckUpToOffset); err != nil {
+			acked, err := s.ack(p.IngestRecordResponse.DurabilityAckUpToOffset)
+			if err != nil {
 				sess.cancel(err)
 				return err
+			}
+			if acked >= 0 && s.dialer.cfg.OnAck != nil {
+				s.dialer.cfg.OnAck(acked)
 			}
 		case *zerobuspb.EphemeralStreamResponse_CloseStreamSignal:
 			timer := s.pause(p.CloseStreamSignal)
@@ -200,19 +204,20 @@ func (s *Stream) receive(sess *session) *Error {
 }
 
 // ack takes a cumulative acknowledgement: it may repeat the last one, never go below it, never beyond what was sent.
-func (s *Stream) ack(upTo *int64) *Error {
+// It returns the new Acked, or -1 if nothing is new.
+func (s *Stream) ack(upTo *int64) (acked int64, err *Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if upTo == nil {
-		return protocolError("acknowledgement without an offset")
+		return -1, protocolError("acknowledgement without an offset")
 	}
 	last := s.base - s.wireBase - 1
 	if *upTo < last || *upTo > last+int64(s.sent) || *upTo < 0 {
-		return protocolError("invalid durability ACK offset %d; expected %d..=%d", *upTo, last, last+int64(s.sent))
+		return -1, protocolError("invalid durability ACK offset %d; expected %d..=%d", *upTo, last, last+int64(s.sent))
 	}
 	n := int(*upTo - last)
 	if n == 0 {
-		return nil
+		return -1, nil
 	}
 	for i := range s.queue[:n] {
 		s.bytes -= s.queue[i].bytes
@@ -232,7 +237,7 @@ func (s *Stream) ack(upTo *int64) *Error {
 		s.wakeUp()
 	}
 	s.notify()
-	return nil
+	return s.base - 1, nil
 }
 
 // pause stops sending, and ends the wait for acknowledgements after the announced time.

@@ -58,6 +58,14 @@ type Pending struct {
 	Sent bool
 }
 
+// Check reports what is wrong with a configuration, without connecting.
+func Check(cfg Config) error {
+	if _, err := newDialer(cfg); err != nil {
+		return fmt.Errorf("open zerobus stream: %w", err)
+	}
+	return nil
+}
+
 // Open sets a stream up and returns when the server has accepted it. It tries 1 + RecoveryRetries times, until ctx
 // ends. Errors of the configuration are plain; all others are *Error.
 func Open(ctx context.Context, cfg Config) (*Stream, error) {

@@ -60,7 +60,15 @@ func TestRecovers(t *testing.T) {
 				m, stop := startMock(tc.script...)
 				defer stop()
 				start := time.Now()
-				s, err := Open(t.Context(), m.config())
+				cfg := m.config()
+				last := int64(-1)
+				cfg.OnAck = func(acked int64) {
+					if acked <= last {
+						t.Errorf("OnAck(%d) after %d", acked, last)
+					}
+					last = acked
+				}
+				s, err := Open(t.Context(), cfg)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -77,8 +85,8 @@ func TestRecovers(t *testing.T) {
 				if got := m.received(); !slices.Equal(got, tc.want) {
 					t.Errorf("received %v\nwant %v", got, tc.want)
 				}
-				if got := s.Acked(); got != 5 {
-					t.Errorf("acked %d, want 5", got)
+				if got := s.Acked(); got != 5 || last != 5 {
+					t.Errorf("acked %d (told %d), want 5", got, last)
 				}
 				if u := s.Unacked(); len(u) != 0 {
 					t.Errorf("unacked %v", u)
