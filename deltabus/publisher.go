@@ -121,6 +121,11 @@ func (d *Delivery) Wait(ctx context.Context) (Receipt, error) {
 	select {
 	case <-d.done:
 		return d.receipt, d.err
+	default: // what is done counts, also when ctx has ended
+	}
+	select {
+	case <-d.done:
+		return d.receipt, d.err
 	case <-ctx.Done():
 		return Receipt{}, context.Cause(ctx)
 	}

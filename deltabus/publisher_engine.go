@@ -81,18 +81,19 @@ func (p *Publisher) run(inherited bool) {
 	}
 }
 
-// reopen tries to open a stream for the recovery time, or until the endpoint says that it makes no sense. nil: it is
-// not there.
+// reopen tries to open a stream for the recovery time, at least once, or until the endpoint says that it makes no
+// sense. nil: it is not there.
 func (p *Publisher) reopen() *stream {
-	ctx, cancel := context.WithTimeout(p.ctx, max(p.opts.recovery, time.Millisecond))
-	defer cancel()
+	deadline := time.Now().Add(p.opts.recovery)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		ctx, cancel := context.WithTimeout(p.ctx, max(time.Until(deadline), time.Second))
 		st, err := p.openStream(ctx)
+		cancel()
 		if err == nil {
 			return st
 		}
 		var e *zerobus.Error
-		if !errors.As(err, &e) || !e.Retryable() || p.sleep(ctx, pause) != nil {
+		if !errors.As(err, &e) || !e.Retryable() || time.Until(deadline) < pause || p.sleep(p.ctx, pause) != nil {
 			if p.ctx.Err() == nil {
 				p.log.Warn("zerobus endpoint is not there: messages go by batch writes", "error", err)
 			}

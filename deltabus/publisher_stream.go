@@ -198,7 +198,7 @@ func (p *Publisher) streamEnded(st *stream) *streamEnd {
 	}
 	end.away = !p.lostAt.IsZero() && time.Since(p.lostAt) >= p.opts.recovery
 	if st.acked >= 0 {
-		p.probing = p.opts.probeFirst
+		p.probing, p.contend = p.opts.probeFirst, false
 	} else { // an endpoint that accepts streams and fails them is tried less and less often
 		p.probing = min(2*p.probing, p.opts.probeMax)
 	}
