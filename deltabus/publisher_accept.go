@@ -84,22 +84,12 @@ func messageSize(m *Message) int64 {
 // them if the wait for room ended.
 func (p *Publisher) accept(ctx context.Context, msgs []Message) ([]*entry, error) {
 	entries := make([]*entry, len(msgs))
-	var total int64
 	for i, m := range msgs {
 		e, err := p.prepare(m)
 		if err != nil {
 			return nil, err
 		}
 		entries[i] = e
-		total += e.bytes
-	}
-	if p.opts.failWhenFull {
-		p.mu.Lock()
-		full, waiting := !p.roomFor(len(entries), total), p.count
-		p.mu.Unlock()
-		if full {
-			return nil, fmt.Errorf("publish: %w: %d messages are waiting; try again later", ErrBufferFull, waiting)
-		}
 	}
 	for accepted := 0; accepted < len(entries); {
 		n, err := p.enqueue(ctx, entries[accepted:])
@@ -116,7 +106,7 @@ func (p *Publisher) accept(ctx context.Context, msgs []Message) ([]*entry, error
 }
 
 // enqueue waits for room for the first of entries, numbers as many as there is room for, and puts them into the
-// queue, or into the spool's.
+// queue, or into the spool's. With FailWhenFull it takes all or none.
 func (p *Publisher) enqueue(ctx context.Context, entries []*entry) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,11 +117,18 @@ func (p *Publisher) enqueue(ctx context.Context, entries []*entry) (int, error) 
 		if p.closing {
 			return 0, fmt.Errorf("publish: %w", ErrPublisherClosed)
 		}
-		if p.roomFor(1, entries[0].bytes) {
+		if p.opts.failWhenFull {
+			var total int64
+			for _, e := range entries {
+				total += e.bytes
+			}
+			if !p.roomFor(len(entries), total) {
+				return 0, fmt.Errorf("publish: %w: %d messages are waiting; try again later", ErrBufferFull, p.count)
+			}
 			break
 		}
-		if p.opts.failWhenFull { // another caller took the room
-			return 0, fmt.Errorf("publish: %w: try again later", ErrBufferFull)
+		if p.roomFor(1, entries[0].bytes) {
+			break
 		}
 		ch := p.changed
 		p.mu.Unlock()

@@ -142,7 +142,7 @@ func (p *Publisher) settle(over bool) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.contend = p.sent > 0 && !over
+	p.contend = !over && len(p.queue) > 0
 	p.sent = 0
 	if p.refused != nil {
 		if e := p.refused; !e.completed() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +25,12 @@ import (
 	"github.com/deltabus/deltabus-local/internal/zerobus/zerobuspb"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("DELTABUS_TEST_SPOOL"); dir != "" {
+		publishUntilKilled(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // row is what the fakes keep of a message.
 type row struct {
