@@ -181,7 +181,15 @@ func (l *local) put(p string, data []byte, opts PutOptions) (err error) {
 		return err
 	}
 	tmp := filepath.Join(dir, "."+filepath.Base(p)+"."+uuid.NewString()+".tmp")
-	if err := l.writeTemp(tmp, data, opts.ModTime); err != nil {
+	err = l.writeTemp(tmp, data, opts.ModTime)
+	if errors.Is(err, fs.ErrNotExist) { // the directory was removed since: a dropped table, made again
+		l.forget(dir)
+		if err := l.makeDir(dir); err != nil {
+			return err
+		}
+		err = l.writeTemp(tmp, data, opts.ModTime)
+	}
+	if err != nil {
 		return errors.Join(err, ignoreMissing(os.Remove(tmp)))
 	}
 	if opts.IfAbsent {
@@ -242,6 +250,15 @@ func (l *local) makeDirLocked(dir string) error {
 	}
 	l.known[dir] = true
 	return nil
+}
+
+// forget makes the next makeDir look at dir and its parents again.
+func (l *local) forget(dir string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for ; dir != l.root && strings.HasPrefix(dir, l.root); dir = filepath.Dir(dir) {
+		delete(l.known, dir)
+	}
 }
 
 func (l *local) syncDir(dir string) error {

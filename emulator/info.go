@@ -1,0 +1,151 @@
+package emulator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Info is what a client needs to know of a running emulator: the content of serve's ready file.
+type Info struct {
+	HTTP    string `json:"http"`
+	Zerobus string `json:"zerobus"`
+	// TLS and CA are empty without a TLS port.
+	TLS string `json:"tls"`
+	CA  string `json:"ca"`
+	// DataDir is empty in memory.
+	DataDir      string `json:"data_dir"`
+	PID          int    `json:"pid"`
+	WorkspaceID  string `json:"workspace_id"`
+	WarehouseID  string `json:"warehouse_id"`
+	Token        string `json:"token"`
+	ClientID     string `json:"client_id"`
+	ClientSecret string `json:"client_secret"`
+}
+
+// identity gives the workspace its ids and credentials: made once, kept in the catalog, so that what clients were given before a
+// restart is good after it.
+func (e *Emulator) identity(ctx context.Context) error {
+	e.info.PID = os.Getpid()
+	e.info.DataDir = e.workspace.dir
+	digits := func() string { return fmt.Sprintf("%016d", uuid.New().ID()) }
+	hex := func() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }
+	for _, s := range []struct {
+		key  string
+		to   *string
+		make func() string
+	}{
+		{"workspace_id", &e.info.WorkspaceID, digits},
+		{"warehouse_id", &e.info.WarehouseID, func() string { return hex()[:16] }},
+		{"token", &e.info.Token, func() string { return "dapi" + hex() }},
+		{"client_id", &e.info.ClientID, uuid.NewString},
+		{"client_secret", &e.info.ClientSecret, func() string { return "dose" + hex() }},
+	} {
+		var err error
+		if *s.to, err = e.workspace.catalog.Setting(ctx, s.key, s.make); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func serverFile(dataDir string) string { return filepath.Join(dataDir, "server.json") }
+
+// WriteFile writes i to path as JSON, atomically and readable by its owner only: a reader finds nothing or everything.
+func (i Info) WriteFile(path string) error { return writeJSON(path, i) }
+
+func writeJSON(path string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, append(data, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// Running tells whether an emulator is running on a data directory, and what its clients need to know.
+func Running(dataDir string) (Info, bool, error) {
+	if _, err := os.Stat(filepath.Join(dataDir, lockName)); errors.Is(err, os.ErrNotExist) {
+		return Info{}, false, nil
+	}
+	lock, err := lockDir(dataDir)
+	if err == nil {
+		return Info{}, false, lock.unlock()
+	}
+	var locked *LockedError
+	if !errors.As(err, &locked) {
+		return Info{}, false, err
+	}
+	return locked.Holder, locked.Holder.HTTP != "", nil
+}
+
+// LockedError says that another emulator has the data directory.
+type LockedError struct {
+	Dir string
+	// Holder is the other one, as far as it has said; it has not while it starts.
+	Holder Info
+}
+
+func (e *LockedError) Error() string {
+	who := "another server that is starting"
+	if e.Holder.HTTP != "" {
+		who = fmt.Sprintf("the server at %s (pid %d)", e.Holder.HTTP, e.Holder.PID)
+	}
+	return fmt.Sprintf("data directory %s is in use by %s: use that one, stop it, or choose another --data-dir", e.Dir, who)
+}
+
+const lockName = "lock"
+
+// dirLock holds a data directory. The system releases it when the process ends, however it ends.
+type dirLock struct{ f *os.File }
+
+func lockDir(dir string) (*dirLock, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	taken, err := tryLock(f)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock data directory %s: %w", dir, err), f.Close())
+	}
+	if !taken {
+		locked := &LockedError{Dir: dir}
+		if data, err := os.ReadFile(serverFile(dir)); err == nil {
+			_ = json.Unmarshal(data, &locked.Holder) // it may be writing it just now
+		}
+		return nil, errors.Join(locked, f.Close())
+	}
+	return &dirLock{f}, nil
+}
+
+// waitForLock is lockDir, patient with who only looks whether a server is running.
+func waitForLock(ctx context.Context, dir string) (*dirLock, error) {
+	for range 10 {
+		lock, err := lockDir(dir)
+		var locked *LockedError
+		if !errors.As(err, &locked) || locked.Holder.HTTP != "" {
+			return lock, err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return lockDir(dir)
+}
+
+func (l *dirLock) unlock() error { return l.f.Close() }
