@@ -51,6 +51,7 @@ type fakeTable struct {
 	appends       int
 	down          bool // nothing can be read or written
 	ownReads      []ownQuery
+	afterOwn      func(n int) // called once the n-th look-up has read
 }
 
 var errDown = errors.New("table is down")
@@ -89,6 +90,9 @@ func (f fakeJournal) own(_ context.Context, q ownQuery) (ownRows, error) {
 		if r.producer == q.producer && r.version > q.after && r.seq >= q.fromSeq {
 			out.seqs[r.seq] = true
 		}
+	}
+	if f.afterOwn != nil {
+		f.afterOwn(len(f.ownReads) - 1)
 	}
 	return out, nil
 }
@@ -140,6 +144,7 @@ type fakeEndpoint struct {
 	gone    bool       // connections are refused
 	refuse  codes.Code // streams are refused
 	noAck   bool       // commits, and does not acknowledge
+	broken  bool       // accepts streams, and ends them at the first message
 	stall   bool       // neither commits nor acknowledges
 	late    time.Duration
 	failAt  map[string]error // message ids that end the stream, not committed
@@ -247,6 +252,7 @@ func (e *fakeEndpoint) serve(ctx context.Context, rpc zerobuspb.Zerobus_Ephemera
 		taken := backlog
 		backlog = nil
 		e.mu.Lock()
+		broken := e.broken
 		stall, noAck, late, closing := e.stall, e.noAck, e.late, e.closing
 		e.closing = false
 		var fail error
@@ -263,6 +269,8 @@ func (e *fakeEndpoint) serve(ctx context.Context, rpc zerobuspb.Zerobus_Ephemera
 			e.table.mu.Unlock()
 		}
 		switch {
+		case broken:
+			return status.Error(codes.Unavailable, "broken")
 		case fail != nil:
 			rows = nil
 			commit()

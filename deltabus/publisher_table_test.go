@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/deltabus/deltabus-local/deltalog"
 	"github.com/deltabus/deltabus-local/deltalog/store"
 )
 
@@ -224,6 +225,36 @@ func TestOwnRows(t *testing.T) {
 	}
 	if rows, _ := j.own(t.Context(), ownQuery{"p1", -1, 0}); rows.txn != 4 {
 		t.Errorf("txn %d, want 4", rows.txn)
+	}
+}
+
+// TestAppendAfter: a batch that depends on a look-up is not committed over rows that came after it.
+func TestAppendAfter(t *testing.T) {
+	t.Parallel()
+	b := testBus(t, store.NewMemory())
+	j := &tableJournal{table: b.messages, clock: time.Now}
+	msg := func(producer string) []*entry {
+		return []*entry{{msg: Message{ID: producer, Topic: "t", Source: "s"}, Delivery: Delivery{receipt: Receipt{ProducerID: producer}}}}
+	}
+	rows, err := j.own(t.Context(), ownQuery{"p1", -1, 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := &tableJournal{table: b.messages, clock: time.Now}
+	if err := other.append(t.Context(), "p2", msg("p2"), -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.append(t.Context(), "p1", msg("p1"), rows.upTo); !errors.Is(err, deltalog.ErrConflict) {
+		t.Fatalf("append after version %d, over version %d: %v", rows.upTo, rows.upTo+1, err)
+	}
+	if rows, err = j.own(t.Context(), ownQuery{"p1", rows.upTo, 0}); err != nil || len(rows.seqs) != 0 {
+		t.Fatalf("own rows %+v, %v", rows, err)
+	}
+	if err := j.append(t.Context(), "p1", msg("p1"), rows.upTo); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.append(t.Context(), "p1", msg("p1"), -1); !errors.Is(err, deltalog.ErrTxnAlreadyCommitted) {
+		t.Fatalf("the same batch again: %v", err)
 	}
 }
 

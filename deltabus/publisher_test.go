@@ -213,9 +213,21 @@ func TestSwitch(t *testing.T) {
 					r.send(fmt.Sprintf("away%d", i))
 					<-time.After(time.Second)
 				}
-				if r.p.Path() != PathBatch && !strings.HasPrefix(tc.name, "takes") && !strings.HasPrefix(tc.name, "commits") {
-					t.Errorf("path %s while the endpoint is away", r.p.Path())
+				batched := 0
+				for _, d := range r.sent {
+					if d.Receipt().Path == PathBatch {
+						batched++
+					}
 				}
+				if batched < 10 && !strings.HasPrefix(tc.name, "commits") { // those are found in the table
+
+					t.Errorf("%d messages went by batches while the endpoint was away", batched)
+				}
+				r.endpoint.mu.Lock()
+				if r.endpoint.opens > 30 {
+					t.Errorf("%d streams were opened in 40 s", r.endpoint.opens)
+				}
+				r.endpoint.mu.Unlock()
 				tc.back(r.endpoint)
 				for i := range 60 {
 					r.send(fmt.Sprintf("back%d", i))
@@ -261,6 +273,54 @@ func TestLateWriter(t *testing.T) {
 		r := newRig(t, true)
 		r.endpoint.set(func(e *fakeEndpoint) { e.dieAt["m3"], e.late = true, 700*time.Millisecond })
 		r.send(ids("m", 6)...)
+		r.close()
+	})
+}
+
+// TestWriterAfterLookUp: what a server that was cut off writes between the look-up and the batch makes no duplicate.
+func TestWriterAfterLookUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, true)
+		r.send("first")
+		r.flush()
+		r.endpoint.set(func(e *fakeEndpoint) { e.stall = true })
+		r.send("a", "b")
+		<-time.After(time.Second)
+		wrote := false
+		r.table.mu.Lock()
+		r.table.afterOwn = func(n int) { // the first look-up is the settling one, the next is the batch's
+			if n == 1 && !wrote {
+				wrote = true
+				r.table.commit([]row{{producer: r.p.ProducerID(), seq: 1, id: "a"}, {producer: r.p.ProducerID(), seq: 2, id: "b"}})
+			}
+		}
+		r.table.mu.Unlock()
+		r.endpoint.set(func(e *fakeEndpoint) { e.gone = true })
+		r.endpoint.cut()
+		r.flush()
+		r.endpoint.set(func(e *fakeEndpoint) { e.gone, e.stall = false, false })
+		r.close()
+		if !wrote {
+			t.Error("the batch made no look-up of its own")
+		}
+	})
+}
+
+// TestBrokenEndpoint: an endpoint that accepts streams and fails them all is tried less and less often.
+func TestBrokenEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, true)
+		r.endpoint.set(func(e *fakeEndpoint) { e.broken = true })
+		for i := range 300 {
+			r.send(fmt.Sprint(i))
+			<-time.After(time.Second)
+		}
+		r.endpoint.mu.Lock()
+		if r.endpoint.opens > 25 {
+			t.Errorf("%d streams were opened in 5 min", r.endpoint.opens)
+		}
+		r.endpoint.broken = false
+		r.endpoint.mu.Unlock()
 		r.close()
 	})
 }

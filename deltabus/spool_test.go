@@ -90,6 +90,43 @@ func (r *rig) publisher0(t *testing.T, options ...PublisherOption) *Publisher {
 	return r.publisher(options...)
 }
 
+// TestSpoolTrustsTheTxn: a batch that was written is not written again, although its rows are deleted since; and the
+// look-up begins at the version that the spool noted.
+func TestSpoolTrustsTheTxn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "spool.db")
+		r := newRig(t, true, WithSpool(path))
+		for range 3 {
+			r.send(fmt.Sprint(len(r.sent)))
+			<-time.After(markInterval)
+		}
+		r.endpoint.set(func(e *fakeEndpoint) { e.gone = true })
+		r.endpoint.cut()
+		r.table.mu.Lock()
+		r.table.after = func(int) error { r.table.down = true; return errDown }
+		r.table.mu.Unlock()
+		r.send("written")
+		<-time.After(20 * time.Second)
+		abandon(t, r.p)
+		r.table.mu.Lock()
+		r.table.after, r.table.down = nil, false
+		n := len(r.table.rows)
+		if n == 0 || r.table.rows[n-1].id != "written" {
+			t.Errorf("rows %+v", r.table.rows)
+		}
+		r.table.rows = r.table.rows[:n-1]
+		r.table.ownReads = nil
+		r.table.mu.Unlock()
+		r.sent = r.sent[:3]
+		r.p = r.publisher(WithSpool(path))
+		r.endpoint.set(func(e *fakeEndpoint) { e.gone = false })
+		r.close()
+		if len(r.table.ownReads) == 0 || r.table.ownReads[0].after < 2 {
+			t.Errorf("look-ups %+v, want one from a noted version on", r.table.ownReads)
+		}
+	})
+}
+
 func TestSpoolInUse(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "spool.db")
