@@ -1,0 +1,173 @@
+package deltabus
+
+import (
+	"bufio"
+	"cmp"
+	"container/heap"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"slices"
+)
+
+// compareEvents is the order within one version (docs/design.md, Order).
+func compareEvents(a, b *Event) int {
+	return cmp.Or(a.PublishedAt.Compare(b.PublishedAt), cmp.Compare(a.ProducerID, b.ProducerID),
+		cmp.Compare(a.ProducerSeq, b.ProducerSeq), cmp.Compare(a.ID, b.ID))
+}
+
+// Limits of what is sorted in memory; beyond them sorted runs go to a temporary file each.
+const (
+	runRows  = 50_000
+	runBytes = 64 << 20
+)
+
+// sortedEvents yields the events of source in the order of a version, in bounded memory.
+func sortedEvents(source iter.Seq2[Event, error], maxRows, maxBytes int) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		var s spiller
+		defer s.close()
+		var run []Event
+		size := 0
+		for e, err := range source {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			run = append(run, e)
+			if size += eventSize(&e); len(run) >= maxRows || size >= maxBytes {
+				if err := s.spill(run); err != nil {
+					yield(nil, fmt.Errorf("sort events: %w", err))
+					return
+				}
+				run, size = run[:0], 0
+			}
+		}
+		slices.SortFunc(run, func(a, b Event) int { return compareEvents(&a, &b) })
+		if len(s.runs) == 0 {
+			for i := range run {
+				if !yield(&run[i], nil) {
+					return
+				}
+			}
+			return
+		}
+		s.merge(run, yield)
+	}
+}
+
+func eventSize(e *Event) int {
+	n := 256 + len(e.ID) + len(e.Topic) + len(e.Key) + len(e.Source) + len(e.Type) + len(e.Subject) + len(e.ContentType) +
+		len(e.Payload) + len(e.CorrelationID) + len(e.ProducerID)
+	for k, v := range e.Headers {
+		n += len(k) + len(v) + 32
+	}
+	return n
+}
+
+// spiller keeps sorted runs in temporary files.
+type spiller struct{ runs []*spilled }
+
+type spilled struct {
+	f   *os.File
+	dec *gob.Decoder
+}
+
+func (s *spiller) spill(run []Event) error {
+	slices.SortFunc(run, func(a, b Event) int { return compareEvents(&a, &b) })
+	f, err := os.CreateTemp("", "deltabus-sort-")
+	if err != nil {
+		return err
+	}
+	s.runs = append(s.runs, &spilled{f: f})
+	w := bufio.NewWriterSize(f, 1<<20)
+	enc := gob.NewEncoder(w)
+	for i := range run {
+		if err := enc.Encode(&run[i]); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+func (s *spiller) close() {
+	for _, r := range s.runs {
+		_ = r.f.Close() // a temporary file: what matters was read
+		_ = os.Remove(r.f.Name())
+	}
+}
+
+// merge yields the events of all runs and of last, which is in memory.
+func (s *spiller) merge(last []Event, yield func(*Event, error) bool) {
+	var sources []func(*Event) error
+	for _, r := range s.runs {
+		if _, err := r.f.Seek(0, io.SeekStart); err != nil {
+			yield(nil, fmt.Errorf("sort events: %w", err))
+			return
+		}
+		r.dec = gob.NewDecoder(bufio.NewReaderSize(r.f, 1<<20))
+		sources = append(sources, r.next)
+	}
+	sources = append(sources, func(e *Event) error {
+		if len(last) == 0 {
+			return io.EOF
+		}
+		*e, last = last[0], last[1:]
+		return nil
+	})
+	var q mergeQueue
+	for _, next := range sources {
+		item := &mergeItem{next: next}
+		if err := item.next(&item.head); errors.Is(err, io.EOF) {
+			continue
+		} else if err != nil {
+			yield(nil, fmt.Errorf("sort events: %w", err))
+			return
+		}
+		q = append(q, item)
+	}
+	heap.Init(&q)
+	for len(q) > 0 {
+		e := q[0].head
+		if !yield(&e, nil) {
+			return
+		}
+		q[0].head = Event{}
+		switch err := q[0].next(&q[0].head); {
+		case errors.Is(err, io.EOF):
+			heap.Pop(&q)
+		case err != nil:
+			yield(nil, fmt.Errorf("sort events: %w", err))
+			return
+		default:
+			heap.Fix(&q, 0)
+		}
+	}
+}
+
+func (r *spilled) next(e *Event) error { return r.dec.Decode(e) }
+
+type mergeItem struct {
+	head Event
+	next func(*Event) error
+}
+
+type mergeQueue []*mergeItem
+
+func (q mergeQueue) Len() int           { return len(q) }
+func (q mergeQueue) Less(i, j int) bool { return compareEvents(&q[i].head, &q[j].head) < 0 }
+func (q mergeQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+
+// Push is heap.Interface's.
+func (q *mergeQueue) Push(x any) { *q = append(*q, x.(*mergeItem)) }
+
+// Pop is heap.Interface's.
+func (q *mergeQueue) Pop() any {
+	old := *q
+	x := old[len(old)-1]
+	*q = old[:len(old)-1]
+	return x
+}
