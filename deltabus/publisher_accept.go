@@ -33,11 +33,6 @@ func (p *Publisher) prepare(msg Message) (*entry, error) {
 			return nil, invalidMessage("header %q: names that begin with %q belong to the bus", name, reservedPrefix)
 		}
 	}
-	return p.prepareReserved(msg)
-}
-
-// prepareReserved is prepare without the rule about reserved headers: the bus's own replays pass here.
-func (p *Publisher) prepareReserved(msg Message) (*entry, error) {
 	if msg.ID == "" {
 		id, err := uuid.NewV7()
 		if err != nil {
@@ -49,8 +44,14 @@ func (p *Publisher) prepareReserved(msg Message) (*entry, error) {
 		msg.Source = p.opts.source
 	}
 	for _, f := range [...]struct{ name, value string }{
-		{"ID", msg.ID}, {"Topic", msg.Topic}, {"Key", msg.Key}, {"Source", msg.Source}, {"Type", msg.Type}, {"Subject", msg.Subject},
-		{"CorrelationID", msg.CorrelationID}, {"ContentType", msg.ContentType},
+		{"ID", msg.ID},
+		{"Topic", msg.Topic},
+		{"Key", msg.Key},
+		{"Source", msg.Source},
+		{"Type", msg.Type},
+		{"Subject", msg.Subject},
+		{"CorrelationID", msg.CorrelationID},
+		{"ContentType", msg.ContentType},
 	} {
 		if !utf8.ValidString(f.value) {
 			return nil, invalidMessage("%s is not valid UTF-8", f.name)

@@ -34,7 +34,7 @@ func publishUntilKilled(dir string) {
 	for err == nil {
 		var d *Delivery
 		if d, err = p.PublishAsync(ctx, Message{Topic: "t"}); err == nil {
-			fmt.Println(d.Receipt().MessageID)
+			fmt.Fprintln(os.Stdout, d.Receipt().MessageID)
 		}
 	}
 	fmt.Fprintln(os.Stderr, err)

@@ -151,13 +151,17 @@ func authorizationDetails(table string) (string, error) {
 	return string(b), err
 }
 
-// oneShot keeps no connection: tokens are fetched once an hour, and nothing is left to close.
-func oneShot() http.RoundTripper {
-	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: false, DisableKeepAlives: true, TLSHandshakeTimeout: 10 * time.Second}
-	if d, ok := http.DefaultTransport.(*http.Transport); ok {
-		t.DialContext = d.DialContext
+// oneShot follows no redirect and keeps no connection: tokens are fetched once an hour, and nothing is left to close.
+func oneShot() (*http.Client, error) {
+	conf, err := SystemTLS()
+	if err != nil {
+		return nil, err
 	}
-	return t
+	return &http.Client{
+		Timeout:       30 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: conf, DisableKeepAlives: true, TLSHandshakeTimeout: 10 * time.Second},
+	}, nil
 }
 
 // maxTokenResponse bounds what is read of an answer.
@@ -181,7 +185,9 @@ func (o *OAuth) fetch(ctx context.Context, key tokenKey) (string, time.Duration,
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	client := o.HTTP
 	if client == nil {
-		client = &http.Client{Timeout: 30 * time.Second, Transport: oneShot(), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		if client, err = oneShot(); err != nil {
+			return "", 0, fmt.Errorf("fetch token: %w", err)
+		}
 	}
 	resp, err := client.Do(req)
 	if err != nil {

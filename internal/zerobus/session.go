@@ -2,13 +2,10 @@ package zerobus
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"time"
 
 	"google.golang.org/grpc"
@@ -18,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/deltabus/deltabus-local/internal/databricks"
 	"github.com/deltabus/deltabus-local/internal/zerobus/zerobuspb"
 )
 
@@ -49,7 +47,7 @@ func newDialer(cfg Config) (*dialer, error) {
 	if ep.tls {
 		conf := cfg.TLS
 		if conf == nil {
-			if conf, err = systemTLS(); err != nil {
+			if conf, err = databricks.SystemTLS(); err != nil {
 				return nil, err
 			}
 		}
@@ -61,23 +59,6 @@ func newDialer(cfg Config) (*dialer, error) {
 		}
 	}
 	return d, nil
-}
-
-// systemTLS trusts the system's roots; SSL_CERT_FILE replaces them on every system, as it does for the official SDKs.
-func systemTLS() (*tls.Config, error) {
-	file := os.Getenv("SSL_CERT_FILE")
-	if file == "" {
-		return &tls.Config{}, nil
-	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read SSL_CERT_FILE: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("read SSL_CERT_FILE: no certificate in %s", file)
-	}
-	return &tls.Config{RootCAs: pool}, nil
 }
 
 // open sets one session up. life bounds the whole session, ctx only the setup.
