@@ -118,3 +118,6 @@ func messageNames() []string {
 	}
 	return names
 }
+
+// IsText reports whether the payload is kept in the column payload, as text, and not in payload_bytes.
+func (m *Message) IsText() bool { return isText(m.ContentType, m.Payload) }

@@ -341,3 +341,8 @@ func findLeaf(root *parquet.Column, path ...string) (*parquet.Column, bool) {
 	}
 	return c, c.Leaf()
 }
+
+// ReadCheckpoint reads the actions of the classic checkpoint of a version, for audits.
+func ReadCheckpoint(ctx context.Context, st store.Store, version int64) ([]Action, error) {
+	return (&Table{st: st}).readCheckpoint(ctx, version)
+}

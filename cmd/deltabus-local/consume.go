@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/deltabus/deltabus-local/deltabus"
+)
+
+type consumeFlags struct {
+	id, topic, from, exec string
+	max, retries          int
+	follow                bool
+	changeFilter, reset   bool
+}
+
+// Exit codes of a command of --exec, besides 0 (done) and any other (try again).
+const (
+	execSkip = 65 // EX_DATAERR: a dead letter at once
+	execStop = 99 // stop the consumer before this event
+)
+
+func (a *app) consumeCommand() *cobra.Command {
+	var f consumeFlags
+	c := &cobra.Command{
+		Use:   "consume",
+		Short: "Print events as JSON lines, or give each to a command",
+		Long: "Consume from the stored position of --id. Each event is printed as one JSON line; with --exec it goes to the command's stdin\n" +
+			"instead, and the exit code is the answer: 0 done, 65 a dead letter at once, 99 stop before this event, anything else try again.\n" +
+			"Without --follow it ends once all that was committed at its start is done. A new --id starts at --from.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withBus(cmd.Context(), func(b *deltabus.Bus) error { return a.consume(cmd, b, f) })
+		},
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.id, "id", "", "consumer id (required)")
+	fl.StringVar(&f.topic, "topic", "", "topic filter: segments parted by dots, * for one, a last > for the rest, several by comma (required)")
+	fl.StringVar(&f.from, "from", "earliest", "where a new id starts: earliest, latest or version:N")
+	fl.IntVar(&f.max, "max", 0, "end after so many events (default: no limit)")
+	fl.BoolVar(&f.follow, "follow", false, "go on with what is committed later, until a signal")
+	fl.StringVar(&f.exec, "exec", "", "command that handles each event")
+	fl.IntVar(&f.retries, "retries", 5, "attempts before an event is a dead letter")
+	fl.BoolVar(&f.changeFilter, "change-filter", false, "accept that the stored position is for another --topic")
+	fl.BoolVar(&f.reset, "reset", false, "forget the stored position and start at --from")
+	return c
+}
+
+func (a *app) consume(cmd *cobra.Command, b *deltabus.Bus, f consumeFlags) error {
+	if f.id == "" || f.topic == "" {
+		return usagef("--id and --topic are required")
+	}
+	from, err := deltabus.ParseFrom(f.from)
+	if err != nil {
+		return usagef("--from: %w", err)
+	}
+	if f.retries < 1 || f.max < 0 {
+		return usagef("--retries must be at least 1, and --max not negative")
+	}
+	opts := []deltabus.ConsumerOption{deltabus.WithFrom(from), deltabus.WithMaxEvents(f.max), deltabus.WithRetry(deltabus.RetryPolicy{MaxAttempts: f.retries})}
+	if !f.follow {
+		opts = append(opts, deltabus.UntilCurrent())
+	}
+	if f.changeFilter {
+		opts = append(opts, deltabus.WithChangedFilter())
+	}
+	if f.reset {
+		opts = append(opts, deltabus.WithReset(from))
+	}
+	rows := &jsonRows{w: a.out, array: a.output == "json"}
+	handler := func(_ context.Context, e deltabus.Event) error {
+		line, err := json.Marshal(toEventJSON(e))
+		if err != nil {
+			return deltabus.Skip(err)
+		}
+		if err := rows.add(line); err != nil { // nobody reads any more: the event is not done
+			return deltabus.Stop(err)
+		}
+		return nil
+	}
+	if f.exec != "" {
+		handler = a.execHandler(f.exec)
+	}
+	c, err := b.Consumer(f.id, f.topic, handler, opts...)
+	if err != nil {
+		return &usageError{err}
+	}
+	ctx := cmd.Context()
+	go a.secondSignal(ctx, c)
+	if err := c.Run(ctx); err != nil {
+		return err
+	}
+	if f.exec != "" {
+		return nil
+	}
+	return rows.end()
+}
+
+// execHandler runs a command for each event.
+func (a *app) execHandler(command string) deltabus.Handler {
+	return func(ctx context.Context, e deltabus.Event) error {
+		line, err := json.Marshal(toEventJSON(e))
+		if err != nil {
+			return deltabus.Skip(err)
+		}
+		name, args := "sh", []string{"-c", command}
+		if runtime.GOOS == "windows" {
+			name, args = "cmd", []string{"/c", command}
+		}
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Stdin = bytes.NewReader(append(line, '\n'))
+		var said bytes.Buffer
+		cmd.Stdout, cmd.Stderr = a.out, &said
+		cmd.Env = append(os.Environ(), "DELTABUS_EVENT_TOPIC="+e.Topic, "DELTABUS_EVENT_ID="+e.ID, fmt.Sprintf("DELTABUS_EVENT_ATTEMPT=%d", e.Attempt))
+		err = cmd.Run()
+		if _, werr := a.err.Write(said.Bytes()); werr != nil {
+			a.log.Debug("stderr", "error", werr)
+		}
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			if err != nil { // it could not be started: no event is to blame
+				return deltabus.Stop(fmt.Errorf("run %q: %w", command, err))
+			}
+			return nil
+		}
+		cause := fmt.Errorf("command exited with %d%s", exit.ExitCode(), lastLine(said.String()))
+		switch exit.ExitCode() {
+		case execSkip:
+			return deltabus.Skip(cause)
+		case execStop:
+			return deltabus.Stop(cause)
+		}
+		return cause
+	}
+}
+
+// lastLine is the last line that a command wrote to stderr, for the dead letter.
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	if i := strings.LastIndexByte(s, '\n'); i >= 0 {
+		s = s[i+1:]
+	}
+	if s == "" {
+		return ""
+	}
+	return ": " + s[:min(len(s), 500)]
+}

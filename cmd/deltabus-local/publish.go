@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"bufio"
+
+	"github.com/spf13/cobra"
+
+	"github.com/deltabus/deltabus-local/deltabus"
+)
+
+// messageJSON is a message as a JSON line has it: any of the columns of messages.
+type messageJSON struct {
+	MessageID     string            `json:"message_id"`
+	Topic         string            `json:"topic"`
+	Key           string            `json:"key,omitempty"`
+	Source        string            `json:"source,omitempty"`
+	Type          string            `json:"type,omitempty"`
+	Subject       string            `json:"subject,omitempty"`
+	ContentType   string            `json:"content_type,omitempty"`
+	Payload       *string           `json:"payload,omitempty"`
+	PayloadBytes  *string           `json:"payload_bytes,omitempty"` // base64
+	Headers       map[string]string `json:"headers,omitempty"`
+	CorrelationID string            `json:"correlation_id,omitempty"`
+}
+
+func (m messageJSON) message() (deltabus.Message, error) {
+	out := deltabus.Message{
+		ID: m.MessageID, Topic: m.Topic, Key: m.Key, Source: m.Source, Type: m.Type, Subject: m.Subject,
+		ContentType: m.ContentType, Headers: m.Headers, CorrelationID: m.CorrelationID,
+	}
+	switch {
+	case m.Payload != nil && m.PayloadBytes != nil:
+		return out, errors.New("give payload or payload_bytes, not both")
+	case m.Payload != nil:
+		out.Payload = []byte(*m.Payload)
+	case m.PayloadBytes != nil:
+		data, err := base64.StdEncoding.DecodeString(*m.PayloadBytes)
+		if err != nil {
+			return out, fmt.Errorf("payload_bytes is no base64: %w", err)
+		}
+		out.Payload = data
+		if out.ContentType == "" {
+			out.ContentType = "application/octet-stream"
+		}
+	}
+	return out, nil
+}
+
+// eventJSON is an event as a consumer prints it.
+type eventJSON struct {
+	messageJSON
+	ProducerID   string    `json:"producer_id"`
+	ProducerSeq  int64     `json:"producer_seq"`
+	PublishedAt  time.Time `json:"published_at"`
+	Version      int64     `json:"version"`
+	Attempt      int       `json:"attempt,omitempty"`
+	Replay       int       `json:"replay_number,omitempty"`
+	DeadLetterID string    `json:"dead_letter_id,omitempty"`
+}
+
+func toEventJSON(e deltabus.Event) eventJSON {
+	out := eventJSON{
+		messageJSON: messageJSON{
+			MessageID: e.ID, Topic: e.Topic, Key: e.Key, Source: e.Source, Type: e.Type, Subject: e.Subject,
+			ContentType: e.ContentType, Headers: e.Headers, CorrelationID: e.CorrelationID,
+		},
+		ProducerID: e.ProducerID, ProducerSeq: e.ProducerSeq, PublishedAt: e.PublishedAt, Version: e.Version, Attempt: e.Attempt,
+		Replay: e.Replay, DeadLetterID: e.DeadLetterID,
+	}
+	if e.IsText() {
+		s := string(e.Payload)
+		out.Payload = &s
+	} else {
+		s := base64.StdEncoding.EncodeToString(e.Payload)
+		out.PayloadBytes = &s
+	}
+	return out
+}
+
+func (a *app) publishCommand() *cobra.Command {
+	var topic, spool string
+	c := &cobra.Command{
+		Use:   "publish [PAYLOAD]",
+		Short: "Publish an event, or one for each JSON line of stdin",
+		Long: "Publish PAYLOAD to --topic. Without PAYLOAD each line of stdin is a JSON object with any of the columns of messages (topic,\n" +
+			"payload, payload_bytes in base64, key, headers, …); its topic is its own or --topic. A receipt is printed for each event\n" +
+			"once it is durable.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withBus(cmd.Context(), func(b *deltabus.Bus) error { return a.publish(cmd.Context(), b, topic, spool, args) })
+		},
+	}
+	c.Flags().StringVar(&topic, "topic", "", "topic of events that do not name their own")
+	c.Flags().StringVar(&spool, "spool", "", "SQLite file that keeps events until they are durable, also over a kill (default: none)")
+	return c
+}
+
+func (a *app) publish(ctx context.Context, b *deltabus.Bus, topic, spool string, args []string) (err error) {
+	opts := []deltabus.PublisherOption{deltabus.WithSource("deltabus-local"), deltabus.WithBatches(50*time.Millisecond, 10_000, 16<<20)}
+	if spool != "" {
+		opts = append(opts, deltabus.WithSpool(spool))
+	}
+	p, err := b.Publisher(opts...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close(context.WithoutCancel(ctx))) }()
+	receipts := a.receipts()
+	if len(args) == 1 {
+		if topic == "" {
+			return usagef("--topic is required with PAYLOAD")
+		}
+		d, err := p.PublishAsync(ctx, deltabus.Message{Topic: topic, Payload: []byte(args[0])})
+		if err != nil {
+			return err
+		}
+		if err := receipts.add(ctx, topic, d); err != nil {
+			return err
+		}
+		return receipts.end(ctx)
+	}
+	in := bufio.NewReaderSize(a.in, 1<<20)
+	for n := 1; ; n++ {
+		line, readErr := in.ReadBytes('\n')
+		if len(bytes.TrimSpace(line)) > 0 {
+			m, err := parseLine(line, topic)
+			if err != nil {
+				return errors.Join(receipts.end(ctx), usagef("line %d: %w", n, err))
+			}
+			d, err := p.PublishAsync(ctx, m)
+			if errors.Is(err, deltabus.ErrInvalidMessage) || errors.Is(err, deltabus.ErrTopic) {
+				err = usagef("line %d: %w", n, err)
+			}
+			if err == nil {
+				err = receipts.add(ctx, m.Topic, d)
+			}
+			if err != nil {
+				return errors.Join(receipts.end(ctx), err)
+			}
+		}
+		if errors.Is(readErr, io.EOF) {
+			return receipts.end(ctx)
+		}
+		if readErr != nil {
+			return errors.Join(receipts.end(ctx), readErr)
+		}
+	}
+}
+
+func parseLine(line []byte, topic string) (deltabus.Message, error) {
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.DisallowUnknownFields()
+	m := messageJSON{Topic: topic}
+	if err := dec.Decode(&m); err != nil {
+		return deltabus.Message{}, fmt.Errorf("no JSON object with columns of messages: %w", err)
+	}
+	if m.Topic == "" {
+		return deltabus.Message{}, errors.New("no topic, neither in the line nor by --topic")
+	}
+	return m.message()
+}
+
+// receipts prints receipts in the order of the events, a bounded number of events behind the input.
+type receipts struct {
+	a       *app
+	waiting []waiting
+	rows    *jsonRows
+}
+
+type waiting struct {
+	topic string
+	d     *deltabus.Delivery
+}
+
+type receiptJSON struct {
+	MessageID   string    `json:"message_id"`
+	Topic       string    `json:"topic"`
+	ProducerID  string    `json:"producer_id"`
+	ProducerSeq int64     `json:"producer_seq"`
+	PublishedAt time.Time `json:"published_at"`
+	Path        string    `json:"path"`
+}
+
+func (a *app) receipts() *receipts { return &receipts{a: a, rows: a.jsonRows()} }
+
+func (r *receipts) add(ctx context.Context, topic string, d *deltabus.Delivery) error {
+	r.waiting = append(r.waiting, waiting{topic, d})
+	for len(r.waiting) > 0 {
+		select {
+		case <-r.waiting[0].d.Done():
+		default:
+			if len(r.waiting) < 10_000 {
+				return nil
+			}
+		}
+		if err := r.next(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *receipts) next(ctx context.Context) error {
+	w := r.waiting[0]
+	r.waiting = r.waiting[1:]
+	got, err := w.d.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	if r.a.output == "table" {
+		_, err := fmt.Fprintf(r.a.out, "%s  %s  %d  %s\n", got.MessageID, w.topic, got.ProducerSeq, got.Path)
+		return err
+	}
+	line, err := json.Marshal(receiptJSON{got.MessageID, w.topic, got.ProducerID, got.ProducerSeq, got.PublishedAt, string(got.Path)})
+	if err != nil {
+		return err
+	}
+	return r.rows.add(line)
+}
+
+func (r *receipts) end(ctx context.Context) error {
+	for len(r.waiting) > 0 {
+		if err := r.next(ctx); err != nil {
+			return err
+		}
+	}
+	return r.rows.end()
+}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package main
+
+import "time"
+
+func processStart() startTime { return startTime{time.Now()} }

@@ -1,0 +1,91 @@
+package deltabus
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/deltabus/deltabus-local/deltalog"
+	"github.com/deltabus/deltabus-local/deltalog/store"
+	"github.com/deltabus/deltabus-local/internal/databricks"
+)
+
+// OnHost is the workspace at a URL: its Unity Catalog says where tables are, and they are read and written there directly. The storage has
+// to be reachable: today that is a local directory, as a served emulator has it. Each table is opened once and shared.
+func OnHost(host, token string) Workspace {
+	return &onHost{catalog: &databricks.Catalog{Host: host, Token: token}, tables: map[string]*deltalog.Table{}}
+}
+
+type onHost struct {
+	catalog *databricks.Catalog
+	mu      sync.Mutex
+	tables  map[string]*deltalog.Table // by table_id
+}
+
+func (w *onHost) Table(ctx context.Context, fullName string) (*deltalog.Table, error) {
+	t, err := w.catalog.Table(ctx, fullName)
+	if databricks.IsNotFound(err) {
+		err = fmt.Errorf("%w: %w", deltalog.ErrNotTable, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if open := w.tables[t.TableID]; open != nil {
+		return open, nil
+	}
+	st, err := OpenLocation(t.StorageLocation)
+	if err != nil {
+		return nil, fmt.Errorf("table %s: %w", fullName, err)
+	}
+	open, err := deltalog.Open(ctx, st, deltalog.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("table %s: %w", fullName, err)
+	}
+	w.tables[t.TableID] = open
+	return open, nil
+}
+
+// OpenLocation opens where a table is: a path, or a file:// URL.
+func OpenLocation(location string) (store.Store, error) {
+	if !strings.Contains(location, "://") {
+		return store.NewLocal(location, false)
+	}
+	u, err := url.Parse(location)
+	if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" {
+		return nil, fmt.Errorf("location %s cannot be reached from here: only file:///… can", location)
+	}
+	return store.NewLocal(filepath.FromSlash(u.Path), false)
+}
+
+func (w *onHost) CreateTable(ctx context.Context, fullName string, spec deltalog.TableSpec) (*deltalog.Table, error) {
+	parts := strings.Split(fullName, ".")
+	if len(parts) != 3 {
+		return nil, fmt.Errorf("table %q: write it as catalog.schema.table", fullName)
+	}
+	t := databricks.Table{
+		Name: parts[2], CatalogName: parts[0], SchemaName: parts[1], TableType: "MANAGED", DataSourceFormat: "DELTA",
+		Properties: spec.Configuration, Comment: spec.Description,
+	}
+	for i, f := range spec.Schema.Fields {
+		c := databricks.Column{Name: f.Name, TypeText: f.Type.SQL(), TypeJSON: string(deltalog.FieldJSON(f)), Position: i, Nullable: f.Nullable}
+		for k, p := range spec.PartitionColumns {
+			if p == f.Name {
+				c.PartitionIndex = &k
+			}
+		}
+		t.Columns = append(t.Columns, c)
+	}
+	err := w.catalog.CreateTable(ctx, t)
+	if databricks.IsExists(err) {
+		err = fmt.Errorf("%w: %w", deltalog.ErrTableExists, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w.Table(ctx, fullName)
+}
