@@ -1,0 +1,5 @@
+package interop
+
+const consumerWorkerEnv = "INTEROP_CONSUMER"
+
+func consumerWorker() {}
