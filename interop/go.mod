@@ -2,7 +2,10 @@ module github.com/deltabus/deltabus-local/interop
 
 go 1.26.0
 
-require github.com/deltabus/deltabus-local v0.0.0
+require (
+	github.com/deltabus/deltabus-local v0.0.0
+	google.golang.org/protobuf v1.36.12
+)
 
 require (
 	github.com/andybalholm/brotli v1.2.3 // indirect
@@ -29,7 +32,6 @@ require (
 	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
 	google.golang.org/grpc v1.85.0 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
 	modernc.org/libc v1.80.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect

@@ -23,7 +23,7 @@ var binary = sync.OnceValues(func() (string, error) {
 		return filepath.Abs(b)
 	}
 	b := filepath.Join(buildDir, "deltabus-local")
-	cmd := exec.Command("go", "build", "-o", b, "./interop/cmd/serve")
+	cmd := exec.Command("go", "build", "-o", b, "./cmd/deltabus-local")
 	cmd.Dir = ".."
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	return b, cmd.Run()
