@@ -49,6 +49,8 @@ func (e *Emulator) route(w http.ResponseWriter, r *http.Request, path string) {
 		e.token(w, r)
 	case path == "/oidc/.well-known/oauth-authorization-server", path == "/.well-known/oauth-authorization-server":
 		e.discovery(w, r)
+	case path == "/.well-known/databricks-config":
+		e.hostMetadata(w, r)
 	case strings.HasPrefix(path, "/api/2.1/unity-catalog/"):
 		e.unityCatalog(w, r, strings.TrimPrefix(path, "/api/2.1/unity-catalog/"))
 	case path == "/api/2.0/preview/scim/v2/Me":

@@ -93,12 +93,22 @@ func writeOAuthError(w http.ResponseWriter, code int, name, description string) 
 	writeAnswer(w, code, map[string]string{"error": name, "error_description": description, "error_id": uuid.NewString()})
 }
 
+// baseURL is the emulator as the client of a request knows it.
+func baseURL(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// hostMetadata is what databricks clients ask a host first: databricks-sdk for Python finds no token endpoint without it.
+func (e *Emulator) hostMetadata(w http.ResponseWriter, r *http.Request) {
+	writeAnswer(w, http.StatusOK, map[string]string{"oidc_endpoint": baseURL(r) + "/oidc", "workspace_id": e.info.WorkspaceID})
+}
+
 // discovery tells databricks clients where the token endpoint is.
 func (e *Emulator) discovery(w http.ResponseWriter, r *http.Request) {
-	base := "http://" + r.Host
-	if r.TLS != nil {
-		base = "https://" + r.Host
-	}
+	base := baseURL(r)
 	writeAnswer(w, http.StatusOK, map[string]any{
 		"issuer": base + "/oidc", "token_endpoint": base + "/oidc/v1/token", "authorization_endpoint": base + "/oidc/v1/authorize",
 		"grant_types_supported":                 []string{"client_credentials"},
