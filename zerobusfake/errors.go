@@ -2,9 +2,11 @@ package zerobusfake
 
 import (
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // The codes of the real service that stand in its messages (zerobus.md 9). Clients are told not to parse them; people do read them.
@@ -39,4 +41,11 @@ func invalid(format string, args ...any) error {
 
 func unimplemented(what string) error {
 	return status.Errorf(codes.Unimplemented, "%s is not implemented by deltabus-local yet", what)
+}
+
+// malformed is a record whose bytes are no protobuf; n is what protowire answered. The library's own texts begin, on purpose, with
+// one of two kinds of blank as the build goes, so they are cut: the same record gets the same answer from every binary.
+func malformed(n int) error {
+	text := strings.TrimLeft(strings.TrimPrefix(protowire.ParseError(n).Error(), "proto:"), " \u00a0")
+	return badRecord("invalid protobuf: %s", text)
 }

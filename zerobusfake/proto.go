@@ -26,7 +26,7 @@ func (m *protoMessage) decode(b []byte, c *column, depth int) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {
-			return badRecord("invalid protobuf: %v", protowire.ParseError(n))
+			return malformed(n)
 		}
 		b = b[n:]
 		f := m.field(num)
@@ -35,7 +35,7 @@ func (m *protoMessage) decode(b []byte, c *column, depth int) error {
 				return badRecord("protobuf groups are not supported")
 			}
 			if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
-				return badRecord("invalid protobuf: %v", protowire.ParseError(n))
+				return malformed(n)
 			}
 			b = b[n:]
 			continue
@@ -93,7 +93,7 @@ func (f *protoField) single(b []byte, typ protowire.Type, col *column, depth int
 	if f.message != nil {
 		inner, n := protowire.ConsumeBytes(b)
 		if n < 0 {
-			return nil, badRecord("invalid protobuf: %v", protowire.ParseError(n))
+			return nil, malformed(n)
 		}
 		return b[n:], f.message.decode(inner, col, depth+1)
 	}
@@ -108,7 +108,7 @@ func (f *protoField) element(b []byte, typ protowire.Type, col *column, depth in
 		}
 		entry, n := protowire.ConsumeBytes(b)
 		if n < 0 {
-			return nil, badRecord("invalid protobuf: %v", protowire.ParseError(n))
+			return nil, malformed(n)
 		}
 		return b[n:], f.mapEntry(entry, col, depth+1)
 	}
@@ -116,7 +116,7 @@ func (f *protoField) element(b []byte, typ protowire.Type, col *column, depth in
 	if typ == protowire.BytesType && want != protowire.BytesType {
 		packed, n := protowire.ConsumeBytes(b)
 		if n < 0 {
-			return nil, badRecord("invalid protobuf: %v", protowire.ParseError(n))
+			return nil, malformed(n)
 		}
 		for len(packed) > 0 {
 			var err error
@@ -138,13 +138,13 @@ func (f *protoField) mapEntry(b []byte, col *column, depth int) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {
-			return badRecord("invalid protobuf: %v", protowire.ParseError(n))
+			return malformed(n)
 		}
 		b = b[n:]
 		part := f.message.field(num)
 		if part == nil {
 			if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
-				return badRecord("invalid protobuf: %v", protowire.ParseError(n))
+				return malformed(n)
 			}
 			b = b[n:]
 			continue
@@ -192,7 +192,7 @@ func (f *protoField) scalar(b []byte, col *column) ([]byte, error) {
 	case protowire.VarintType:
 		v, n := protowire.ConsumeVarint(b)
 		if n < 0 {
-			return nil, badRecord("invalid protobuf: %v", protowire.ParseError(n))
+			return nil, malformed(n)
 		}
 		b = b[n:]
 		i := int64(v)
@@ -211,7 +211,7 @@ func (f *protoField) scalar(b []byte, col *column) ([]byte, error) {
 	case protowire.Fixed32Type:
 		v, n := protowire.ConsumeFixed32(b)
 		if n < 0 {
-			return nil, badRecord("invalid protobuf: %v", protowire.ParseError(n))
+			return nil, malformed(n)
 		}
 		if f.kind == descriptorpb.FieldDescriptorProto_TYPE_FLOAT {
 			col.appendBits(uint64(v))
@@ -221,7 +221,7 @@ func (f *protoField) scalar(b []byte, col *column) ([]byte, error) {
 	case protowire.Fixed64Type:
 		v, n := protowire.ConsumeFixed64(b)
 		if n < 0 {
-			return nil, badRecord("invalid protobuf: %v", protowire.ParseError(n))
+			return nil, malformed(n)
 		}
 		if f.kind == descriptorpb.FieldDescriptorProto_TYPE_DOUBLE {
 			col.appendBits(v)
@@ -231,7 +231,7 @@ func (f *protoField) scalar(b []byte, col *column) ([]byte, error) {
 	}
 	v, n := protowire.ConsumeBytes(b)
 	if n < 0 {
-		return nil, badRecord("invalid protobuf: %v", protowire.ParseError(n))
+		return nil, malformed(n)
 	}
 	b = b[n:]
 	if d, ok := col.t.(deltalog.Decimal); ok {
