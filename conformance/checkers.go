@@ -230,13 +230,14 @@ func checkRedelivery(h []Record) (bad []string) {
 			started[r.Process] = r
 		case r.Kind == KindDeliver && len(byID[r.ID]) > 0:
 			k := key{r.Consumer, r.ID}
-			if r.Phase == PhaseInvoke {
+			switch r.Phase {
+			case PhaseInvoke:
 				if covered(started[r.Process], byID[r.ID][0]) {
 					bad = append(bad, fmt.Sprintf("consumer %s: process %s got event %s, which the checkpoint it started from had done", r.Consumer, r.Process, r.ID))
 				} else if handled[k] == r.Process {
 					bad = append(bad, fmt.Sprintf("consumer %s: process %s handled event %s and got it again", r.Consumer, r.Process, r.ID))
 				}
-			} else if r.Phase == PhaseOK {
+			case PhaseOK:
 				handled[k] = r.Process
 			}
 		}

@@ -14,7 +14,7 @@ import (
 // DefaultSchema is where a bus lives unless told otherwise.
 const DefaultSchema = "main.deltabus"
 
-// ErrNoBus: the schema has no bus; Init makes one.
+// ErrNoBus says that the schema has no bus; Init makes one.
 var ErrNoBus = errors.New("no bus here")
 
 // Config says where a bus is.

@@ -18,7 +18,7 @@ import (
 // maxRowGroup bounds the rows of a row group: readers and this writer hold one at a time.
 const maxRowGroup = 1 << 20
 
-// ErrNotNull: a row has a null where the schema allows none. The text names the column.
+// ErrNotNull says that a row has a null where the schema allows none. The text names the column.
 var ErrNotNull = errors.New("DELTA_NOT_NULL_CONSTRAINT_VIOLATED")
 
 // WriteFiles writes rows as data files (one per partition value combination), with statistics, durable when it returns. The batches have the

@@ -69,7 +69,8 @@ func Create(ctx context.Context, st store.Store, spec TableSpec, opts Options) (
 	ts := opts.Clock().Truncate(time.Millisecond)
 	data, err := encodeCommit([]Action{
 		{CommitInfo: newCommitInfo(opts, ts, Transaction{Operation: "CREATE TABLE", Parameters: createParameters(spec)}, true, uuid.NewString())},
-		{Protocol: protocol}, {Metadata: meta},
+		{Protocol: protocol},
+		{Metadata: meta},
 	})
 	if err != nil {
 		return fail(err)

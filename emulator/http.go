@@ -72,7 +72,10 @@ func (e *Emulator) route(w http.ResponseWriter, r *http.Request, path string) {
 var notYet = []struct{ prefix, what string }{
 	{"/api/2.0/sql/statements", "the SQL statement execution API"},
 	{"/zerobus/v1/tables/", "REST insert"},
-	{"/v1/traces", "OTLP"}, {"/v1/logs", "OTLP"}, {"/v1/metrics", "OTLP"}, {"/api/2.0/otel/", "OTLP"},
+	{"/v1/traces", "OTLP"},
+	{"/v1/logs", "OTLP"},
+	{"/v1/metrics", "OTLP"},
+	{"/api/2.0/otel/", "OTLP"},
 	{"/api/2.0/unity-catalog/", "this Unity Catalog API"},
 	{"/api/2.0/sql/", "this SQL warehouse API"},
 }

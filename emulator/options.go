@@ -11,7 +11,6 @@ type Option interface{ apply(*settings) }
 
 type settings struct {
 	listen         string
-	noListener     bool
 	tlsListen      string
 	tlsNames       []string
 	dataDir        string

@@ -167,11 +167,6 @@ func (c *column) appendDecimal(lo uint64, hi int64) {
 	c.added()
 }
 
-func (c *column) appendText(s string) {
-	c.data = append(c.data, s...)
-	c.closeText()
-}
-
 // closeText ends a string or binary whose bytes were appended to data.
 func (c *column) closeText() {
 	c.offsets = append(c.offsets, int32(len(c.data)))

@@ -112,9 +112,17 @@ func (a *app) deadLettersShow() *cobra.Command {
 					return err
 				}
 				lines := [][2]string{
-					{"id", d.ID}, {"consumer", d.Consumer}, {"status", d.Status}, {"topic", d.Event.Topic}, {"message", d.Event.ID},
-					{"version", strconv.FormatInt(d.Event.Version, 10)}, {"payload", string(d.Event.Payload)}, {"error", d.Error},
-					{"error type", d.ErrorType}, {"attempts", strconv.Itoa(d.Attempts)}, {"replay", strconv.Itoa(d.Replay)},
+					{"id", d.ID},
+					{"consumer", d.Consumer},
+					{"status", d.Status},
+					{"topic", d.Event.Topic},
+					{"message", d.Event.ID},
+					{"version", strconv.FormatInt(d.Event.Version, 10)},
+					{"payload", string(d.Event.Payload)},
+					{"error", d.Error},
+					{"error type", d.ErrorType},
+					{"attempts", strconv.Itoa(d.Attempts)},
+					{"replay", strconv.Itoa(d.Replay)},
 				}
 				if d.Origin != "" {
 					lines = append(lines, [2]string{"replayed from", d.Origin})

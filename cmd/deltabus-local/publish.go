@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -9,8 +10,6 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"bufio"
 
 	"github.com/spf13/cobra"
 

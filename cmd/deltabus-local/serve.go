@@ -172,9 +172,14 @@ func (a *app) envCommand() *cobra.Command {
 			}
 			noProxy := "localhost,127.0.0.1,::1"
 			vars := [][2]string{
-				{"DATABRICKS_HOST", info.HTTP}, {"DATABRICKS_TOKEN", info.Token}, {"DATABRICKS_CLIENT_ID", info.ClientID},
-				{"DATABRICKS_CLIENT_SECRET", info.ClientSecret}, {"DATABRICKS_WAREHOUSE_ID", info.WarehouseID},
-				{"ZEROBUS_ENDPOINT", info.Zerobus}, {"NO_PROXY", noProxy}, {"no_proxy", noProxy},
+				{"DATABRICKS_HOST", info.HTTP},
+				{"DATABRICKS_TOKEN", info.Token},
+				{"DATABRICKS_CLIENT_ID", info.ClientID},
+				{"DATABRICKS_CLIENT_SECRET", info.ClientSecret},
+				{"DATABRICKS_WAREHOUSE_ID", info.WarehouseID},
+				{"ZEROBUS_ENDPOINT", info.Zerobus},
+				{"NO_PROXY", noProxy},
+				{"no_proxy", noProxy},
 			}
 			if info.CA != "" {
 				vars = append(vars, [2]string{"SSL_CERT_FILE", info.CA})

@@ -205,7 +205,10 @@ func (a *app) showTable(ctx context.Context, arg string) error {
 		Features: append([]string{}, s.Protocol().WriterFeatures...), NumFiles: s.NumFiles(), SizeInBytes: s.Size(),
 	}
 	lines := [][2]string{
-		{"name", arg}, {"location", d.Location}, {"id", d.ID}, {"version", fmt.Sprintf("%d (%s)", d.Version, d.Timestamp)},
+		{"name", arg},
+		{"location", d.Location},
+		{"id", d.ID},
+		{"version", fmt.Sprintf("%d (%s)", d.Version, d.Timestamp)},
 		{"protocol", fmt.Sprintf("(%d,%d) %s", d.ReaderVersion, d.WriterVersion, strings.Join(d.Features, ", "))},
 		{"files", fmt.Sprintf("%d (%d bytes)", d.NumFiles, d.SizeInBytes)},
 	}
@@ -410,8 +413,10 @@ func (a *app) tableVerify() *cobra.Command {
 				return err
 			}
 			lines := [][2]string{
-				{"versions", fmt.Sprintf("%d to %d", report.FirstVersion, report.Version)}, {"files", strconv.Itoa(report.Files)},
-				{"rows", strconv.FormatInt(report.Rows, 10)}, {"checkpoints", strconv.Itoa(report.Checkpoints)},
+				{"versions", fmt.Sprintf("%d to %d", report.FirstVersion, report.Version)},
+				{"files", strconv.Itoa(report.Files)},
+				{"rows", strconv.FormatInt(report.Rows, 10)},
+				{"checkpoints", strconv.Itoa(report.Checkpoints)},
 			}
 			for _, n := range report.Notes {
 				lines = append(lines, [2]string{"note", n})

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
+	"sync/atomic"
 )
 
 // ErrInjected is what a fault makes an operation fail with.
@@ -45,22 +45,18 @@ func (o Op) String() string {
 	return o.Kind + " " + o.Name
 }
 
-// WithFaults wraps s so that hook decides about every operation. hook is called for one operation at a time; it may also just
-// look.
+// WithFaults wraps s so that hook decides about every operation. hook is called by whoever calls the store, also by several at once; it
+// may also just look, or block to delay the operation.
 func WithFaults(s Store, hook func(Op) Fault) Store { return &faulty{s: s, hook: hook} }
 
 type faulty struct {
 	s    Store
 	hook func(Op) Fault
-	mu   sync.Mutex
-	n    int
+	n    atomic.Int64
 }
 
 func (f *faulty) fault(kind, name string, ifAbsent bool) Fault {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.n++
-	return f.hook(Op{Kind: kind, Name: name, N: f.n, IfAbsent: ifAbsent})
+	return f.hook(Op{Kind: kind, Name: name, N: int(f.n.Add(1)), IfAbsent: ifAbsent})
 }
 
 // do runs op under the fault for it.
