@@ -46,9 +46,7 @@ type ZerobusConfig struct {
 type Bus struct {
 	cfg      Config
 	messages *deltalog.Table
-	// checkpoints and deadLetters are written by replacing the files of one consumer.
-	checkpoints *deltalog.Table
-	deadLetters *deltalog.Table
+	backend  backend
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -101,9 +99,9 @@ func open(_ context.Context, cfg Config, table func(string, deltalog.TableSpec) 
 	if err != nil {
 		return nil, fmt.Errorf("open bus: %w", err)
 	}
-	b := &Bus{cfg: cfg}
 	specs := TableSpecs()
-	for name, to := range map[string]**deltalog.Table{MessagesTable: &b.messages, CheckpointsTable: &b.checkpoints, DeadLettersTable: &b.deadLetters} {
+	tables := map[string]*deltalog.Table{}
+	for _, name := range []string{MessagesTable, CheckpointsTable, DeadLettersTable} {
 		full := cfg.Schema + "." + name
 		t, err := table(full, specs[name])
 		if err == nil {
@@ -112,9 +110,11 @@ func open(_ context.Context, cfg Config, table func(string, deltalog.TableSpec) 
 		if err != nil {
 			return nil, fmt.Errorf("open bus %s: %w", cfg.Schema, err)
 		}
-		*to = t
+		tables[name] = t
 	}
-	return b, nil
+	return &Bus{cfg: cfg, messages: tables[MessagesTable], backend: &onTables{
+		messages: tables[MessagesTable], checkpointTable: tables[CheckpointsTable], deadLetterTable: tables[DeadLettersTable], clock: cfg.Clock,
+	}}, nil
 }
 
 // Schema is the bus's catalog.schema.

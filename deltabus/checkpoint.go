@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/deltabus/deltabus-local/deltalog"
 )
@@ -20,53 +20,84 @@ type Checkpoint struct {
 	Consumer string
 	Filter   string
 	// TableID is the messages table's metaData.id.
-	TableID  string
+	TableID string
+	// Version is the last Delta version that is wholly done; -1 for nothing.
 	Version  int64
 	Position int64
-	// Backfill is set while the rows of that version are being read; Position counts them then.
+	// Backfill is set while the rows of that version are being read; Position counts them then, and Version is -1.
 	Backfill *int64
-	Epoch    int64
+	// Epoch numbers the starts from 1; a write succeeds only with the epoch that is stored.
+	Epoch int64
 	// StalledStarts counts the starts in a row that had an event to handle and ended, not gracefully, without moving past it.
 	StalledStarts int
-	Owner         string
-	UpdatedAt     time.Time
-}
-
-// checkpointFile is a stored checkpoint and the file that holds it: a write replaces that file, or fails.
-type checkpointFile struct {
-	Checkpoint
-	snap  *deltalog.Snapshot
-	files []*deltalog.Add
+	// Owner names the instance that wrote it.
+	Owner     string
+	UpdatedAt time.Time
 }
 
 func consumerPartition(id string) map[string]string { return map[string]string{"consumer_id": id} }
 
-// loadCheckpoint reads the stored checkpoint of a consumer; without one its files are nil.
-func (b *Bus) loadCheckpoint(ctx context.Context, id string) (checkpointFile, error) {
-	cp := checkpointFile{}
-	snap, err := b.checkpoints.Snapshot(ctx)
+// tidy deletes the files of replaced checkpoints that are older than the table's short retention; the log is cleaned by deltalog whenever it
+// writes a Delta checkpoint. Together they keep the table at a constant size.
+func (t *onTables) tidy(ctx context.Context) error {
+	_, err := t.checkpointTable.Vacuum(ctx, deltalog.VacuumOptions{})
+	return err
+}
+
+func (t *onTables) checkpoint(ctx context.Context, consumer string) (Checkpoint, error) {
+	snap, err := t.checkpointTable.Snapshot(ctx)
 	if err != nil {
-		return cp, err
+		return Checkpoint{}, err
 	}
-	cp.snap = snap
-	for add := range snap.FilesIn(consumerPartition(id)) {
-		cp.files = append(cp.files, add)
-		rows, err := b.readCheckpointFile(ctx, snap, add)
+	c, _, err := t.checkpointIn(ctx, snap, consumer)
+	return c, err
+}
+
+// checkpointIn is the checkpoint of a consumer in a snapshot, with the files that hold it.
+func (t *onTables) checkpointIn(ctx context.Context, snap *deltalog.Snapshot, consumer string) (c Checkpoint, files []*deltalog.Add, err error) {
+	for add := range snap.FilesIn(consumerPartition(consumer)) {
+		files = append(files, add)
+		rows, err := t.checkpointRows(ctx, snap, add)
 		if err != nil {
-			return cp, err
+			return c, nil, err
 		}
 		for _, r := range rows {
-			if r.Epoch >= cp.Epoch { // one row a consumer, unless somebody wrote past us: the newest start counts
-				cp.Checkpoint = r
+			if r.Epoch >= c.Epoch { // one row a consumer, unless somebody wrote past us: the newest start counts
+				c = r
 			}
 		}
 	}
-	return cp, nil
+	return c, files, nil
 }
 
-func (b *Bus) readCheckpointFile(ctx context.Context, snap *deltalog.Snapshot, add *deltalog.Add) ([]Checkpoint, error) {
+func (t *onTables) checkpoints(ctx context.Context) ([]Checkpoint, error) {
+	snap, err := t.checkpointTable.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	newest := map[string]Checkpoint{}
+	for add := range snap.Files() {
+		rows, err := t.checkpointRows(ctx, snap, add)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range rows {
+			if old, ok := newest[c.Consumer]; !ok || c.Epoch >= old.Epoch {
+				newest[c.Consumer] = c
+			}
+		}
+	}
+	out := make([]Checkpoint, 0, len(newest))
+	for _, c := range newest {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b Checkpoint) int { return strings.Compare(a.Consumer, b.Consumer) })
+	return out, nil
+}
+
+func (t *onTables) checkpointRows(ctx context.Context, snap *deltalog.Snapshot, add *deltalog.Add) ([]Checkpoint, error) {
 	var out []Checkpoint
-	for rec, err := range b.checkpoints.ReadFile(ctx, snap, add.Path, add.PartitionValues, columnNames(checkpointColumns)) {
+	for rec, err := range t.checkpointTable.ReadFile(ctx, snap, add.Path, add.PartitionValues, columnNames(checkpointColumns)) {
 		if err != nil {
 			return nil, err
 		}
@@ -93,55 +124,42 @@ func (b *Bus) readCheckpointFile(ctx context.Context, snap *deltalog.Snapshot, a
 	return out, nil
 }
 
-// saveCheckpoint replaces old by next. Somebody else's write in between is ErrFenced, unless it was our own whose outcome we did not
-// learn.
-func (b *Bus) saveCheckpoint(ctx context.Context, old checkpointFile, next Checkpoint) (checkpointFile, error) {
-	next.UpdatedAt = b.cfg.Clock().UTC().Truncate(time.Microsecond)
+func (t *onTables) saveCheckpoint(ctx context.Context, held, next Checkpoint) error {
 	for attempt := 0; ; attempt++ {
-		now, err := b.loadCheckpoint(ctx, next.Consumer)
+		snap, err := t.checkpointTable.Snapshot(ctx)
 		if err != nil {
-			return old, err
+			return err
 		}
-		ours := now.Epoch == next.Epoch && now.Owner == next.Owner // perhaps of a write whose outcome we did not learn
-		if !ours && (now.Epoch != old.Epoch || now.Owner != old.Owner) {
-			return old, fmt.Errorf("consumer %s: %w: epoch %d (%s) is stored, this one is %d", next.Consumer, ErrFenced, now.Epoch, now.Owner, next.Epoch)
-		}
-		adds, err := b.checkpoints.WriteFiles(ctx, now.snap, []arrow.RecordBatch{checkpointBatch(now.snap.Schema(), next)})
+		now, files, err := t.checkpointIn(ctx, snap, next.Consumer)
 		if err != nil {
-			return old, err
+			return err
 		}
-		c, err := b.checkpoints.Commit(ctx, deltalog.Transaction{
-			Base: now.snap, Operation: "MERGE", Adds: adds, Removes: now.files,
+		isHeld := now.Epoch == held.Epoch && now.Owner == held.Owner
+		isOurs := now.Epoch == next.Epoch && now.Owner == next.Owner
+		if !isHeld && !isOurs {
+			return fmt.Errorf("consumer %s: %w: epoch %d (%s) is stored, this one is %d", next.Consumer, ErrFenced, now.Epoch, now.Owner, next.Epoch)
+		}
+		rec, err := buildRows(snap.Schema(), checkpointColumns, func(b *array.RecordBuilder) { appendCheckpoint(b, &next) })
+		if err != nil {
+			return err
+		}
+		adds, err := t.checkpointTable.WriteFiles(ctx, snap, []arrow.RecordBatch{rec})
+		if err != nil {
+			return err
+		}
+		_, err = t.checkpointTable.Commit(ctx, deltalog.Transaction{
+			Base: snap, Operation: "MERGE", Adds: adds, Removes: files,
 			ReadPartitions: []map[string]string{consumerPartition(next.Consumer)},
 			Parameters:     map[string]any{"consumer": next.Consumer, "epoch": next.Epoch},
 		})
 		if errors.Is(err, deltalog.ErrConflict) && attempt < 10 {
 			continue // what is stored now tells whether we are fenced off
 		}
-		if err != nil {
-			return old, err
-		}
-		return checkpointFile{Checkpoint: next, snap: b.checkpoints.Cached(), files: committedAdds(c)}, nil
+		return err
 	}
 }
 
-func committedAdds(c *deltalog.Commit) []*deltalog.Add {
-	var out []*deltalog.Add
-	for i := range c.Actions {
-		if a := c.Actions[i].Add; a != nil {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
-func checkpointBatch(schema deltalog.Struct, c Checkpoint) arrow.RecordBatch {
-	as, err := deltalog.ArrowSchema(schema)
-	if err != nil {
-		panic(err) // the table's shape was checked when the bus was opened
-	}
-	b := array.NewRecordBuilder(memory.DefaultAllocator, as)
-	defer b.Release()
+func appendCheckpoint(b *array.RecordBuilder, c *Checkpoint) {
 	text := func(i int, s string) { b.Field(i).(*array.StringBuilder).Append(s) }
 	number := func(i int, v int64) { b.Field(i).(*array.Int64Builder).Append(v) }
 	text(0, c.Consumer)
@@ -162,7 +180,6 @@ func checkpointBatch(schema deltalog.Struct, c Checkpoint) arrow.RecordBatch {
 		b.Field(8).AppendNull()
 	}
 	b.Field(9).(*array.TimestampBuilder).Append(arrow.Timestamp(c.UpdatedAt.UnixMicro()))
-	return b.NewRecordBatch()
 }
 
 // columnNames are the names of column definitions.
@@ -172,11 +189,4 @@ func columnNames(ddl []string) []string {
 		names[i], _, _ = strings.Cut(d, " ")
 	}
 	return names
-}
-
-// sweep deletes files of the checkpoints table that no version needs any more: every checkpoint replaces one.
-func (b *Bus) sweep(ctx context.Context) {
-	if _, err := b.checkpoints.Vacuum(ctx, deltalog.VacuumOptions{}); err != nil {
-		b.cfg.Logger.Warn("clean up checkpoints", "error", err)
-	}
 }

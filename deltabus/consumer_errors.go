@@ -27,13 +27,18 @@ var (
 // backfill of the table's rows, then the feed) or from latest, with WithReset.
 type PositionExpiredError struct {
 	Consumer string
-	// Version is the next version wanted; Earliest is the first that the feed has.
+	// Version is the next version wanted; Earliest is the first that the log has, -1 if that is not known.
 	Version, Earliest int64
 	Cause             error
 }
 
 func (e *PositionExpiredError) Error() string {
-	return fmt.Sprintf("consumer %s: %v: version %d is wanted, the feed begins at %d: start it anew from earliest (which reads the table, then the feed) or from latest", e.Consumer, ErrPositionExpired, e.Version, e.Earliest)
+	begins := "is not known to begin anywhere"
+	if e.Earliest >= 0 {
+		begins = fmt.Sprintf("begins at %d", e.Earliest)
+	}
+	return fmt.Sprintf("consumer %s: %v: version %d is wanted, the log %s, or a data file is gone: start it anew from earliest (which reads the table's rows, then the feed) or from latest",
+		e.Consumer, ErrPositionExpired, e.Version, begins)
 }
 
 // Unwrap returns ErrPositionExpired and the cause.
@@ -72,7 +77,8 @@ type (
 // Skip makes the event a dead letter at once: trying again would not help.
 func Skip(err error) error { return &skipError{orUnknown(err)} }
 
-// RetryAfter tries the event again after d; it counts as an attempt.
+// RetryAfter tries the event again after d, as often as the handler asks for it: it does not use up the retry budget, and the events
+// behind wait. For what is not the event's fault, such as a service that is down.
 func RetryAfter(d time.Duration, err error) error { return &retryError{orUnknown(err), d} }
 
 // Stop stops the consumer before this event: Run returns err, and the next start delivers the event again.
@@ -97,5 +103,8 @@ type PanicError struct {
 	Value any
 	Stack string
 }
+
+// errGoexit is the answer of a handler that ended its goroutine, as testing.T's FailNow does.
+var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit) instead of returning")
 
 func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }

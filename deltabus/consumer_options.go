@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/google/uuid"
 )
 
 // From says where a new consumer begins.
@@ -48,9 +46,11 @@ func ParseFrom(s string) (From, error) {
 
 // RetryPolicy says how often and how soon a failed event is tried again.
 type RetryPolicy struct {
-	// MaxAttempts is the retry budget: so many attempts, then the event is a dead letter. Default 5.
+	// MaxAttempts is the retry budget: so many attempts, then the event is a dead letter. Default 5. An attempt that ends with RetryAfter
+	// does not count.
 	MaxAttempts int
-	// Backoff is the first pause; it doubles up to MaxBackoff, and each pause is cut by up to half at random. Defaults 100 ms, 30 s.
+	// Backoff is the first pause; it doubles up to MaxBackoff, and each pause is cut by up to half at random. Defaults 100 ms, 30 s (or
+	// Backoff, if that is longer).
 	Backoff, MaxBackoff time.Duration
 }
 
@@ -68,21 +68,22 @@ type Observer struct {
 }
 
 type consumerOptions struct {
-	from          From
-	reset         bool
-	changeFilter  bool
-	until         bool
-	maxEvents     int
-	retry         RetryPolicy
-	everyEvents   int
-	everyTime     time.Duration
-	dedup         int
-	poll          time.Duration
-	owner         string
-	observer      Observer
-	handlerGrace  time.Duration
-	idleEvery     time.Duration
-	runRows, runB int
+	from         From
+	reset        bool
+	changeFilter bool
+	until        bool
+	maxEvents    int
+	retry        RetryPolicy
+	everyEvents  int
+	everyTime    time.Duration
+	dedup        int
+	poll         time.Duration
+	owner        string
+	observer     Observer
+	handlerGrace time.Duration
+	// idleEvery is how often the checkpoint of a consumer that gets no event moves, and it is checked that the table is still the same.
+	idleEvery           time.Duration
+	sortRows, sortBytes int
 }
 
 // ConsumerOption changes a consumer.
@@ -108,7 +109,8 @@ func WithMaxEvents(n int) ConsumerOption { return func(o *consumerOptions) { o.m
 // WithRetry sets the retry policy; zero fields keep their defaults.
 func WithRetry(p RetryPolicy) ConsumerOption { return func(o *consumerOptions) { o.retry = p } }
 
-// WithCheckpointEvery writes a checkpoint after so many events or so much time, whichever is first. Defaults 100 and 1 s.
+// WithCheckpointEvery writes a checkpoint after so many events or so much time, whichever is first, also while a handler runs or an
+// event waits to be tried again. Defaults 100 and 1 s.
 func WithCheckpointEvery(events int, d time.Duration) ConsumerOption {
 	return func(o *consumerOptions) { o.everyEvents, o.everyTime = events, d }
 }
@@ -117,10 +119,11 @@ func WithCheckpointEvery(events int, d time.Duration) ConsumerOption {
 // Default 100,000; 0: none. A start reads back at most 1,000 versions for it.
 func WithDedupWindow(n int) ConsumerOption { return func(o *consumerOptions) { o.dedup = n } }
 
-// WithPollInterval sets how often the log is looked at when nothing is new; a look costs one stat. Default 200 ms.
+// WithPollInterval sets how often the log is looked at when nothing is new; a look costs one stat. The first looks come sooner, at 5, 10,
+// 20, … ms. Default 1 s.
 func WithPollInterval(d time.Duration) ConsumerOption { return func(o *consumerOptions) { o.poll = d } }
 
-// WithOwner names this instance in the checkpoint. Default host, process id and a random part.
+// WithOwner names this instance in the checkpoint, for people; a random part is added. Default host and process id.
 func WithOwner(s string) ConsumerOption { return func(o *consumerOptions) { o.owner = s } }
 
 // WithObserver tells o what the consumer does.
@@ -133,8 +136,8 @@ func WithHandlerGrace(d time.Duration) ConsumerOption {
 
 func newConsumerOptions(options []ConsumerOption) (consumerOptions, error) {
 	o := consumerOptions{
-		from: Earliest(), everyEvents: 100, everyTime: time.Second, dedup: 100_000, poll: 200 * time.Millisecond,
-		handlerGrace: 30 * time.Second, idleEvery: 5 * time.Second, runRows: runRows, runB: runBytes,
+		from: Earliest(), everyEvents: 100, everyTime: time.Second, dedup: 100_000, poll: time.Second,
+		handlerGrace: 30 * time.Second, idleEvery: 5 * time.Second, sortRows: sortRows, sortBytes: sortBytes,
 	}
 	for _, f := range options {
 		f(&o)
@@ -146,11 +149,11 @@ func newConsumerOptions(options []ConsumerOption) (consumerOptions, error) {
 		o.retry.Backoff = 100 * time.Millisecond
 	}
 	if o.retry.MaxBackoff == 0 {
-		o.retry.MaxBackoff = 30 * time.Second
+		o.retry.MaxBackoff = max(30*time.Second, o.retry.Backoff)
 	}
 	if o.owner == "" {
 		host, _ := os.Hostname() // a name for people; empty is fine
-		o.owner = fmt.Sprintf("%s/%d/%s", host, os.Getpid(), uuid.NewString()[:8])
+		o.owner = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
 	switch {
 	case o.retry.MaxAttempts < 1:
@@ -159,8 +162,8 @@ func newConsumerOptions(options []ConsumerOption) (consumerOptions, error) {
 		return o, errors.New("backoff must not be negative, nor above MaxBackoff")
 	case o.everyEvents < 1 || o.everyTime <= 0:
 		return o, errors.New("a checkpoint must be written after at least 1 event, or some time")
-	case o.dedup < 0, o.maxEvents < 0, o.poll <= 0:
-		return o, errors.New("the dedup window and the number of events must not be negative, the poll interval must be positive")
+	case o.dedup < 0, o.maxEvents < 0, o.poll <= 0, o.handlerGrace < 0:
+		return o, errors.New("the dedup window and the number of events must not be negative, nor the handler grace, and the poll interval must be positive")
 	}
 	return o, nil
 }

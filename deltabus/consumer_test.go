@@ -340,7 +340,7 @@ func TestSortedEventsInBoundedMemory(t *testing.T) {
 	}
 	for _, limit := range []int{100, 999, n, 10 * n} {
 		next := int64(0)
-		for e, err := range sortedEvents(source, limit, runBytes) {
+		for e, err := range sortedEvents(source, limit, sortBytes) {
 			if err != nil {
 				t.Fatal(err)
 			}

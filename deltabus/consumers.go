@@ -3,11 +3,8 @@ package deltabus
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
+	"fmt"
 	"time"
-
-	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/deltabus/deltabus-local/cdf"
 )
@@ -44,33 +41,29 @@ const maxLagVersions = 2000
 
 // Consumers returns the status of every consumer, by id.
 func (b *Bus) Consumers(ctx context.Context) ([]ConsumerStatus, error) {
-	snap, err := b.checkpoints.Snapshot(ctx)
+	// The checkpoints first: what is committed between the two reads counts as lag, and no consumer seems to be ahead.
+	stored, err := b.backend.checkpoints(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("consumers of %s: %w", b.Schema(), err)
 	}
-	var out []ConsumerStatus
-	for add := range snap.Files() {
-		rows, err := b.readCheckpointFile(ctx, snap, add)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range rows {
-			out = append(out, ConsumerStatus{Checkpoint: c})
-		}
-	}
-	slices.SortFunc(out, func(a, b ConsumerStatus) int { return strings.Compare(a.Consumer, b.Consumer) })
-	messages, err := b.messages.Snapshot(ctx)
+	now, err := b.backend.head(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("consumers of %s: %w", b.Schema(), err)
 	}
-	for i := range out {
+	gone, err := b.backend.recreated(ctx, now.version)
+	if err != nil {
+		return nil, fmt.Errorf("consumers of %s: %w", b.Schema(), err)
+	}
+	out := make([]ConsumerStatus, len(stored))
+	for i, c := range stored {
 		s := &out[i]
-		if s.TableID != messages.Metadata().ID || s.Version > messages.Version() {
+		s.Checkpoint = c
+		if gone || s.TableID != now.tableID || s.Version > now.version {
 			s.State = StateRecreated
 			continue
 		}
-		if err := b.lag(ctx, s, messages.Version()); err != nil {
-			return nil, err
+		if err := b.lag(ctx, s, now.version); err != nil {
+			return nil, fmt.Errorf("lag of consumer %s: %w", c.Consumer, err)
 		}
 	}
 	return out, nil
@@ -96,8 +89,8 @@ func (b *Bus) lag(ctx context.Context, s *ConsumerStatus, latest int64) error {
 	if err != nil {
 		return nil // written past us: unknown
 	}
-	c := &Consumer{id: s.Consumer, filter: filter}
-	feed := cdf.Follow(b.messages, s.Version, []string{"topic", "headers"})
+	c := &Consumer{bus: b, id: s.Consumer, filter: filter, at: s.Checkpoint}
+	feed := b.backend.follow(s.Version, []string{"topic", "headers"})
 	var events int64
 	for n := 0; ; n++ {
 		v, err := feed.Next(ctx)
@@ -121,16 +114,13 @@ func (b *Bus) lag(ctx context.Context, s *ConsumerStatus, latest int64) error {
 		if n >= maxLagVersions {
 			return nil // too many to count
 		}
-		got, err := c.count(v)
+		got, err := c.count(ctx, v, s.Position)
+		if errors.Is(err, cdf.ErrExpired) {
+			s.State = StateExpired
+			return nil
+		}
 		if err != nil {
 			return err
-		}
-		if n == 0 && s.Position > 0 { // some of the first version are done: which, only its order tells
-			done, err := (&Consumer{bus: b, id: c.id, filter: filter, o: consumerOptions{runRows: runRows, runB: runBytes}}).idsOf(ctx, v.Version, s.Position)
-			if err != nil {
-				return err
-			}
-			got -= int64(len(done))
 		}
 		events += got
 	}
@@ -138,25 +128,30 @@ func (b *Bus) lag(ctx context.Context, s *ConsumerStatus, latest int64) error {
 	return nil
 }
 
-// count is how many rows of a version are wanted.
-func (c *Consumer) count(v *cdf.Version) (n int64, err error) {
+// count is how many rows of a version are wanted; of the one behind the checkpoint, only those behind its position, which takes the order.
+func (c *Consumer) count(ctx context.Context, v *cdf.Version, position int64) (n int64, err error) {
+	if v.Version == c.at.Version+1 && position > 0 {
+		whole, err := c.bus.backend.follow(c.at.Version, messageNames()).Next(ctx)
+		if err != nil || whole == nil {
+			return 0, err
+		}
+		row := int64(0)
+		for e, err := range sortedEvents(c.decode(whole), sortRows, sortBytes) {
+			if err != nil {
+				return 0, err
+			}
+			if row++; row > position && c.wants(e) {
+				n++
+			}
+		}
+		return n, nil
+	}
 	for batch, err := range v.Batches {
 		if err != nil {
 			return 0, err
 		}
-		topics, headers := batch.Rows.Column(0).(*array.String), batch.Rows.Column(1).(*array.Map)
 		for i := range int(batch.Rows.NumRows()) {
-			e := Event{Message: Message{Topic: topics.Value(i)}}
-			if !headers.IsNull(i) {
-				from, to := headers.ValueOffsets(i)
-				keys, values := headers.Keys().(*array.String), headers.Items().(*array.String)
-				for j := int(from); j < int(to); j++ {
-					if keys.Value(j) == HeaderReplayTo {
-						e.Headers = map[string]string{HeaderReplayTo: values.Value(j)}
-					}
-				}
-			}
-			if c.wants(&e) {
+			if c.wantsRow(batch.Rows, i) {
 				n++
 			}
 		}

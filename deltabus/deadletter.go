@@ -2,6 +2,7 @@ package deltabus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/uuid"
 
 	"github.com/deltabus/deltabus-local/deltalog"
@@ -56,7 +56,7 @@ func deadLetterID(consumer, message string, replay int) string {
 // deadLetter writes e as a dead letter. The checkpoint is written before, so that after a crash only the first event of a start can be in
 // doubt; the caller writes it again after.
 func (c *Consumer) deadLetter(ctx context.Context, e *Event, log []Attempt, cause error) error {
-	if !samePlace(&c.at, &c.stored.Checkpoint) || c.pending > 0 {
+	if !samePlace(&c.at, &c.stored) || c.pending > 0 {
 		if err := c.save(ctx); err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (c *Consumer) deadLetter(ctx context.Context, e *Event, log []Attempt, caus
 		ErrorType: errorType(cause), Stack: errorStack(cause), FirstFailedAt: log[0].At, DeadLetteredAt: now, Status: StatusOpen,
 		Origin: e.DeadLetterID, Replay: e.Replay,
 	}
-	if err := c.bus.addDeadLetter(ctx, d, c.first); err != nil {
+	if err := c.bus.backend.addDeadLetter(ctx, d, c.first); err != nil {
 		return err
 	}
 	if c.o.observer.DeadLetter != nil {
@@ -76,45 +76,60 @@ func (c *Consumer) deadLetter(ctx context.Context, e *Event, log []Attempt, caus
 	return nil
 }
 
+// deadLetterColumns are those of dead_letters (docs/design.md, The three tables).
+var deadLetterColumns = slices.Concat(deadLetterHead, messageColumns, deadLetterTail)
+
 // addDeadLetter appends d. Where a crash may have left it behind already (the first event of a start), it is looked for before.
-func (b *Bus) addDeadLetter(ctx context.Context, d DeadLetter, look bool) error {
+func (t *onTables) addDeadLetter(ctx context.Context, d DeadLetter, look bool) error {
 	if look {
-		known, err := b.readDeadLetters(ctx, func(x *DeadLetter) bool { return x.ID == d.ID }, d.Consumer)
+		known, err := t.deadLetters(ctx, d.Consumer, func(x *DeadLetter) bool { return x.ID == d.ID })
 		if err != nil || len(known) > 0 {
 			return err
 		}
 	}
-	snap, err := b.deadLetters.Snapshot(ctx)
+	snap, err := t.deadLetterTable.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
-	adds, err := b.deadLetters.WriteFiles(ctx, snap, []arrow.RecordBatch{deadLetterBatch(snap.Schema(), []DeadLetter{d})})
+	adds, err := t.writeDeadLetters(ctx, snap, []DeadLetter{d})
 	if err != nil {
 		return err
 	}
-	_, err = b.deadLetters.Commit(ctx, deltalog.Transaction{
+	_, err = t.deadLetterTable.Commit(ctx, deltalog.Transaction{
 		Base: snap, Operation: "WRITE", Adds: adds, Parameters: map[string]any{"mode": "Append", "consumer": d.Consumer},
 	})
 	return err
 }
 
-// readDeadLetters reads the dead letters that match, of one consumer or of all, oldest first.
-func (b *Bus) readDeadLetters(ctx context.Context, match func(*DeadLetter) bool, consumer string) ([]DeadLetter, error) {
-	snap, err := b.deadLetters.Snapshot(ctx)
+func (t *onTables) writeDeadLetters(ctx context.Context, snap *deltalog.Snapshot, letters []DeadLetter) ([]deltalog.Add, error) {
+	rec, err := buildRows(snap.Schema(), deadLetterColumns, func(b *array.RecordBuilder) {
+		for i := range letters {
+			appendDeadLetter(b, &letters[i])
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	return b.readDeadLettersOf(ctx, snap, match, consumer)
+	return t.deadLetterTable.WriteFiles(ctx, snap, []arrow.RecordBatch{rec})
 }
 
-func (b *Bus) readDeadLettersOf(ctx context.Context, snap *deltalog.Snapshot, match func(*DeadLetter) bool, consumer string) ([]DeadLetter, error) {
+func (t *onTables) deadLetters(ctx context.Context, consumer string, match func(*DeadLetter) bool) ([]DeadLetter, error) {
+	snap, err := t.deadLetterTable.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, err := t.deadLettersIn(ctx, snap, consumer, match)
+	slices.SortStableFunc(out, func(a, b DeadLetter) int { return a.DeadLetteredAt.Compare(b.DeadLetteredAt) })
+	return out, err
+}
+
+func (t *onTables) deadLettersIn(ctx context.Context, snap *deltalog.Snapshot, consumer string, match func(*DeadLetter) bool) ([]DeadLetter, error) {
 	var partition map[string]string
 	if consumer != "" {
 		partition = consumerPartition(consumer)
 	}
-	names := columnNames(slices.Concat(deadLetterHead, messageColumns, deadLetterTail))
 	var out []DeadLetter
-	for rec, err := range b.deadLetters.Scan(ctx, snap, names, partition) {
+	for rec, err := range t.deadLetterTable.Scan(ctx, snap, columnNames(deadLetterColumns), partition) {
 		if err != nil {
 			return nil, err
 		}
@@ -128,8 +143,45 @@ func (b *Bus) readDeadLettersOf(ctx context.Context, snap *deltalog.Snapshot, ma
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b DeadLetter) int { return a.DeadLetteredAt.Compare(b.DeadLetteredAt) })
 	return out, nil
+}
+
+// changeDeadLetters replaces the files of the consumer's partition in one commit; what came in between is read and changed anew.
+func (t *onTables) changeDeadLetters(ctx context.Context, consumer string, change func(*DeadLetter) bool) ([]DeadLetter, error) {
+	for attempt := 0; ; attempt++ {
+		snap, err := t.deadLetterTable.Snapshot(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all, err := t.deadLettersIn(ctx, snap, consumer, func(*DeadLetter) bool { return true })
+		if err != nil {
+			return nil, err
+		}
+		var changed []DeadLetter
+		for i := range all {
+			if change(&all[i]) {
+				changed = append(changed, all[i])
+			}
+		}
+		if len(changed) == 0 {
+			return nil, nil
+		}
+		adds, err := t.writeDeadLetters(ctx, snap, all)
+		if err != nil {
+			return nil, err
+		}
+		_, err = t.deadLetterTable.Commit(ctx, deltalog.Transaction{
+			Base: snap, Operation: "UPDATE", Adds: adds, Removes: slices.Collect(snap.FilesIn(consumerPartition(consumer))),
+			ReadPartitions: []map[string]string{consumerPartition(consumer)}, Parameters: map[string]any{"consumer": consumer},
+		})
+		if errors.Is(err, deltalog.ErrConflict) && attempt < 20 {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return changed, nil
+	}
 }
 
 // tail is the index of the first column behind the message's.
@@ -173,54 +225,44 @@ func deadLetterRow(rec arrow.RecordBatch, i int) (DeadLetter, error) {
 	return d, nil
 }
 
-func deadLetterBatch(schema deltalog.Struct, letters []DeadLetter) arrow.RecordBatch {
-	as, err := deltalog.ArrowSchema(schema)
-	if err != nil {
-		panic(err) // the table's shape was checked when the bus was opened
+func appendDeadLetter(b *array.RecordBuilder, d *DeadLetter) {
+	must := func(c int, s string) { b.Field(c).(*array.StringBuilder).Append(s) }
+	text := func(c int, s string) {
+		if s == "" {
+			b.Field(c).AppendNull()
+		} else {
+			must(c, s)
+		}
 	}
-	b := array.NewRecordBuilder(memory.DefaultAllocator, as)
-	defer b.Release()
-	for i := range letters {
-		d := &letters[i]
-		must := func(c int, s string) { b.Field(c).(*array.StringBuilder).Append(s) }
-		text := func(c int, s string) {
-			if s == "" {
-				b.Field(c).AppendNull()
-			} else {
-				must(c, s)
-			}
+	at := func(c int, t time.Time) {
+		if t.IsZero() {
+			b.Field(c).AppendNull()
+		} else {
+			b.Field(c).(*array.TimestampBuilder).Append(arrow.Timestamp(t.UnixMicro()))
 		}
-		at := func(c int, t time.Time) {
-			if t.IsZero() {
-				b.Field(c).AppendNull()
-			} else {
-				b.Field(c).(*array.TimestampBuilder).Append(arrow.Timestamp(t.UnixMicro()))
-			}
-		}
-		must(0, d.ID)
-		must(1, d.Consumer)
-		appendMessage(b, len(deadLetterHead), &d.Event.Message, d.Event.ProducerID, d.Event.ProducerSeq, d.Event.PublishedAt)
-		b.Field(tail).(*array.Int64Builder).Append(d.Event.Version)
-		b.Field(tail + 1).(*array.Int32Builder).Append(int32(d.Attempts))
-		log := b.Field(tail + 2).(*array.ListBuilder)
-		log.Append(true)
-		entry := log.ValueBuilder().(*array.StructBuilder)
-		for _, a := range d.Log {
-			entry.Append(true)
-			entry.FieldBuilder(0).(*array.TimestampBuilder).Append(arrow.Timestamp(a.At.UnixMicro()))
-			entry.FieldBuilder(1).(*array.StringBuilder).Append(strings.ToValidUTF8(a.Error, "\ufffd"))
-			entry.FieldBuilder(2).(*array.StringBuilder).Append(a.ErrorType)
-		}
-		must(tail+3, strings.ToValidUTF8(d.Error, "\ufffd"))
-		text(tail+4, d.ErrorType)
-		text(tail+5, strings.ToValidUTF8(d.Stack, "\ufffd"))
-		at(tail+6, d.FirstFailedAt)
-		at(tail+7, d.DeadLetteredAt)
-		must(tail+8, d.Status)
-		at(tail+9, d.StatusAt)
-		text(tail+10, d.ReplayMessageID)
-		text(tail+11, d.Origin)
-		b.Field(tail + 12).(*array.Int32Builder).Append(int32(d.Replay))
 	}
-	return b.NewRecordBatch()
+	must(0, d.ID)
+	must(1, d.Consumer)
+	appendMessage(b, len(deadLetterHead), &d.Event.Message, d.Event.ProducerID, d.Event.ProducerSeq, d.Event.PublishedAt)
+	b.Field(tail).(*array.Int64Builder).Append(d.Event.Version)
+	b.Field(tail + 1).(*array.Int32Builder).Append(int32(d.Attempts))
+	log := b.Field(tail + 2).(*array.ListBuilder)
+	log.Append(true)
+	entry := log.ValueBuilder().(*array.StructBuilder)
+	for _, a := range d.Log {
+		entry.Append(true)
+		entry.FieldBuilder(0).(*array.TimestampBuilder).Append(arrow.Timestamp(a.At.UnixMicro()))
+		entry.FieldBuilder(1).(*array.StringBuilder).Append(strings.ToValidUTF8(a.Error, "\ufffd"))
+		entry.FieldBuilder(2).(*array.StringBuilder).Append(a.ErrorType)
+	}
+	must(tail+3, strings.ToValidUTF8(d.Error, "\ufffd"))
+	text(tail+4, d.ErrorType)
+	text(tail+5, strings.ToValidUTF8(d.Stack, "\ufffd"))
+	at(tail+6, d.FirstFailedAt)
+	at(tail+7, d.DeadLetteredAt)
+	must(tail+8, d.Status)
+	at(tail+9, d.StatusAt)
+	text(tail+10, d.ReplayMessageID)
+	text(tail+11, d.Origin)
+	b.Field(tail + 12).(*array.Int32Builder).Append(int32(d.Replay))
 }

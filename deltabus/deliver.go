@@ -24,43 +24,34 @@ func (c *Consumer) settle(ctx context.Context, e *Event) (dead bool, err error) 
 		}
 	}
 	var log []Attempt
-	var last error
-	for attempt := 1; attempt <= c.o.retry.MaxAttempts; attempt++ {
-		e.Attempt = attempt
-		err := c.call(ctx, *e)
-		if err == nil {
-			return false, nil
+	for e.Attempt = 1; ; {
+		answer, err := c.call(ctx, *e)
+		if err != nil || answer == nil {
+			return false, err
 		}
 		var skip *skipError
 		var stop *stopError
 		var retry *retryError
 		switch {
-		case errors.As(err, &stop):
-			return false, err
+		case errors.As(answer, &stop):
+			return false, answer
 		case c.aborted():
 			return false, errStop // the handler was cut off: that says nothing about the event
+		case errors.As(answer, &retry):
+			if err := c.pause(ctx, retry.after); err != nil {
+				return false, err
+			}
+			continue
 		}
-		last = err
-		log = append(log, Attempt{c.bus.cfg.Clock(), err.Error(), errorType(err)})
-		if errors.As(err, &skip) {
-			break
+		log = append(log, Attempt{c.bus.cfg.Clock(), answer.Error(), errorType(answer)})
+		if errors.As(answer, &skip) || e.Attempt >= c.o.retry.MaxAttempts {
+			return true, c.deadLetter(ctx, e, log, answer)
 		}
-		if attempt == c.o.retry.MaxAttempts {
-			break
+		if err := c.pause(ctx, c.backoff(e.Attempt)); err != nil {
+			return false, err
 		}
-		pause := c.pause(attempt)
-		if errors.As(err, &retry) {
-			pause = retry.after
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-c.stopping:
-			timer.Stop()
-			return false, errStop
-		}
+		e.Attempt++
 	}
-	return true, c.deadLetter(ctx, e, log, last)
 }
 
 // mark notes in the checkpoint that this start is about to handle its first event, so that one that kills the process is seen. At
@@ -82,45 +73,78 @@ type crashError struct{ err error }
 func (e *crashError) Error() string { return e.err.Error() }
 func (e *crashError) Unwrap() error { return e.err }
 
-func (c *Consumer) pause(attempt int) time.Duration {
-	d := c.o.retry.Backoff << min(attempt-1, 30)
-	if d <= 0 || d > c.o.retry.MaxBackoff {
-		d = c.o.retry.MaxBackoff
-	}
-	if d <= 1 {
-		return d
+// backoff is the pause after an attempt.
+func (c *Consumer) backoff(attempt int) time.Duration {
+	d := c.o.retry.MaxBackoff
+	if shift := attempt - 1; shift < 30 && c.o.retry.Backoff < d>>shift {
+		d = c.o.retry.Backoff << shift
 	}
 	return d/2 + time.Duration(rand.Int64N(int64(d/2)+1))
 }
 
-// call calls the handler. After a stop it has its grace; then, or at the second stop, its context ends.
-func (c *Consumer) call(ctx context.Context, e Event) (err error) {
-	hctx, cancel := context.WithCancel(ctx)
+// pause waits before the next attempt; a stop ends it.
+func (c *Consumer) pause(ctx context.Context, d time.Duration) error {
+	if c.stopped() {
+		return errStop
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	due, done := c.due()
+	defer done()
+	for {
+		select {
+		case <-timer.C:
+			return nil
+		case <-c.stopping:
+			return errStop
+		case <-due:
+			if err := c.save(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// due fires when the checkpoint is to be written because of what was settled before the event that is under way; done ends it.
+func (c *Consumer) due() (fires <-chan time.Time, done func()) {
+	if c.pending == 0 {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(c.o.everyTime - c.bus.cfg.Clock().Sub(c.last))
+	return timer.C, func() { timer.Stop() }
+}
+
+// call calls the handler and waits for its answer. After a stop it has its grace; then, or at the second stop, its context ends. A checkpoint
+// that becomes due meanwhile is written; if that tells that another instance has taken over, the handler is cancelled, and failure says so.
+func (c *Consumer) call(ctx context.Context, e Event) (answer, failure error) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done := make(chan struct{})
-	defer close(done)
-	go c.watch(done, cancel)
 	if c.o.observer.Deliver != nil {
 		c.o.observer.Deliver(e)
 	}
-	err = c.protect(hctx, e)
-	if c.o.observer.Outcome != nil {
-		c.o.observer.Outcome(e, err)
-	}
-	return err
-}
-
-// watch cancels a handler that a stop has waited for long enough.
-func (c *Consumer) watch(done <-chan struct{}, cancel func()) {
+	answered := make(chan error, 1)
+	go func() {
+		err := errGoexit
+		defer func() { answered <- err }()
+		err = c.protect(ctx, e)
+	}()
+	due, done := c.due()
+	defer done()
+	stopping, cancelled := c.stopping, c.cancelled
 	var grace <-chan time.Time
-	stopping := c.stopping
 	for {
 		select {
-		case <-done:
-			return
-		case <-c.cancelled:
-			cancel()
-			return
+		case answer := <-answered:
+			if c.o.observer.Outcome != nil {
+				c.o.observer.Outcome(e, answer)
+			}
+			return answer, failure
+		case <-due:
+			// Any other failure is left to the checkpoint after this event.
+			if err := c.save(context.WithoutCancel(ctx)); errors.Is(err, ErrFenced) {
+				failure = err
+				cancel()
+			}
 		case <-stopping:
 			stopping = nil
 			timer := time.NewTimer(c.o.handlerGrace)
@@ -128,6 +152,9 @@ func (c *Consumer) watch(done <-chan struct{}, cancel func()) {
 			grace = timer.C
 		case <-grace:
 			c.cancelOnce.Do(func() { close(c.cancelled) })
+		case <-cancelled:
+			cancelled = nil
+			cancel()
 		}
 	}
 }

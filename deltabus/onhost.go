@@ -59,7 +59,11 @@ func OpenLocation(location string) (store.Store, error) {
 	if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" {
 		return nil, fmt.Errorf("location %s cannot be reached from here: only file:///… can", location)
 	}
-	return store.NewLocal(filepath.FromSlash(u.Path), false)
+	path := u.Path
+	if filepath.Separator == '\\' && len(path) > 2 && path[2] == ':' { // file:///C:/x is C:\x
+		path = path[1:]
+	}
+	return store.NewLocal(filepath.FromSlash(path), false)
 }
 
 func (w *onHost) CreateTable(ctx context.Context, fullName string, spec deltalog.TableSpec) (*deltalog.Table, error) {

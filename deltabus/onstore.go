@@ -23,12 +23,18 @@ type onStore struct {
 }
 
 func (w *onStore) Table(ctx context.Context, fullName string) (*deltalog.Table, error) {
+	if err := w.forgetRecreated(ctx, fullName); err != nil {
+		return nil, err
+	}
 	return w.get(fullName, func(st store.Store) (*deltalog.Table, error) {
 		return deltalog.Open(ctx, st, deltalog.Options{})
 	})
 }
 
 func (w *onStore) CreateTable(ctx context.Context, fullName string, spec deltalog.TableSpec) (*deltalog.Table, error) {
+	if err := w.forgetRecreated(ctx, fullName); err != nil {
+		return nil, err
+	}
 	w.mu.Lock()
 	_, open := w.tables[fullName]
 	w.mu.Unlock()
@@ -38,6 +44,26 @@ func (w *onStore) CreateTable(ctx context.Context, fullName string, spec deltalo
 	return w.get(fullName, func(st store.Store) (*deltalog.Table, error) {
 		return deltalog.Create(ctx, st, spec, deltalog.Options{})
 	})
+}
+
+// forgetRecreated forgets an open table that is no longer the one in the store.
+func (w *onStore) forgetRecreated(ctx context.Context, fullName string) error {
+	w.mu.Lock()
+	t := w.tables[fullName]
+	w.mu.Unlock()
+	if t == nil {
+		return nil
+	}
+	gone, err := t.Recreated(ctx, t.Cached().Version())
+	if err != nil || !gone {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.tables[fullName] == t {
+		delete(w.tables, fullName)
+	}
+	return nil
 }
 
 func (w *onStore) get(fullName string, open func(store.Store) (*deltalog.Table, error)) (*deltalog.Table, error) {

@@ -19,10 +19,10 @@ func compareEvents(a, b *Event) int {
 		cmp.Compare(a.ProducerSeq, b.ProducerSeq), cmp.Compare(a.ID, b.ID))
 }
 
-// Limits of what is sorted in memory; beyond them sorted runs go to a temporary file each.
+// Limits of what is sorted in memory; beyond them sorted runs go to a temporary file.
 const (
-	runRows  = 50_000
-	runBytes = 64 << 20
+	sortRows  = 50_000
+	sortBytes = 64 << 20
 )
 
 // sortedEvents yields the events of source in the order of a version, in bounded memory.
@@ -43,11 +43,12 @@ func sortedEvents(source iter.Seq2[Event, error], maxRows, maxBytes int) iter.Se
 					yield(nil, fmt.Errorf("sort events: %w", err))
 					return
 				}
+				clear(run) // what was spilled is garbage now
 				run, size = run[:0], 0
 			}
 		}
 		slices.SortFunc(run, func(a, b Event) int { return compareEvents(&a, &b) })
-		if len(s.runs) == 0 {
+		if len(s.ends) == 0 {
 			for i := range run {
 				if !yield(&run[i], nil) {
 					return
@@ -68,48 +69,60 @@ func eventSize(e *Event) int {
 	return n
 }
 
-// spiller keeps sorted runs in temporary files.
-type spiller struct{ runs []*spilled }
-
-type spilled struct {
-	f   *os.File
-	dec *gob.Decoder
+// spiller keeps sorted runs, one behind the other, in a temporary file.
+type spiller struct {
+	f       *os.File
+	removed bool
+	ends    []int64 // of the runs
 }
 
-func (s *spiller) spill(run []Event) error {
+func (s *spiller) spill(run []Event) (err error) {
 	slices.SortFunc(run, func(a, b Event) int { return compareEvents(&a, &b) })
-	f, err := os.CreateTemp("", "deltabus-sort-")
-	if err != nil {
-		return err
+	if s.f == nil {
+		if s.f, err = os.CreateTemp("", "deltabus-sort-"); err != nil {
+			return err
+		}
+		// Where an open file can lose its name, nothing stays behind when the process is killed.
+		s.removed = os.Remove(s.f.Name()) == nil
 	}
-	s.runs = append(s.runs, &spilled{f: f})
-	w := bufio.NewWriterSize(f, 1<<20)
+	w := bufio.NewWriterSize(s.f, 1<<18)
 	enc := gob.NewEncoder(w)
 	for i := range run {
 		if err := enc.Encode(&run[i]); err != nil {
 			return err
 		}
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	end, err := s.f.Seek(0, io.SeekCurrent)
+	s.ends = append(s.ends, end)
+	return err
 }
 
 func (s *spiller) close() {
-	for _, r := range s.runs {
-		_ = r.f.Close() // a temporary file: what matters was read
-		_ = os.Remove(r.f.Name())
+	if s.f == nil {
+		return
+	}
+	_ = s.f.Close() // a temporary file: what matters was read
+	if !s.removed {
+		_ = os.Remove(s.f.Name())
 	}
 }
 
+// mergeBuffers is shared by the readers of all runs.
+const mergeBuffers = 8 << 20
+
 // merge yields the events of all runs and of last, which is in memory.
 func (s *spiller) merge(last []Event, yield func(*Event, error) bool) {
+	fail := func(err error) { yield(nil, fmt.Errorf("sort events: %w", err)) }
 	var sources []func(*Event) error
-	for _, r := range s.runs {
-		if _, err := r.f.Seek(0, io.SeekStart); err != nil {
-			yield(nil, fmt.Errorf("sort events: %w", err))
-			return
-		}
-		r.dec = gob.NewDecoder(bufio.NewReaderSize(r.f, 1<<20))
-		sources = append(sources, r.next)
+	start := int64(0)
+	for _, end := range s.ends {
+		r := bufio.NewReaderSize(io.NewSectionReader(s.f, start, end-start), max(4<<10, mergeBuffers/len(s.ends)))
+		dec := gob.NewDecoder(r)
+		sources = append(sources, func(e *Event) error { return dec.Decode(e) })
+		start = end
 	}
 	sources = append(sources, func(e *Event) error {
 		if len(last) == 0 {
@@ -124,7 +137,7 @@ func (s *spiller) merge(last []Event, yield func(*Event, error) bool) {
 		if err := item.next(&item.head); errors.Is(err, io.EOF) {
 			continue
 		} else if err != nil {
-			yield(nil, fmt.Errorf("sort events: %w", err))
+			fail(err)
 			return
 		}
 		q = append(q, item)
@@ -140,15 +153,13 @@ func (s *spiller) merge(last []Event, yield func(*Event, error) bool) {
 		case errors.Is(err, io.EOF):
 			heap.Pop(&q)
 		case err != nil:
-			yield(nil, fmt.Errorf("sort events: %w", err))
+			fail(err)
 			return
 		default:
 			heap.Fix(&q, 0)
 		}
 	}
 }
-
-func (r *spilled) next(e *Event) error { return r.dec.Decode(e) }
 
 type mergeItem struct {
 	head Event

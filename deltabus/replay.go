@@ -2,19 +2,13 @@ package deltabus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/uuid"
-
-	"github.com/deltabus/deltabus-local/deltalog"
 )
 
 // DeadLetters looks at dead letters, replays and discards them. Safe for concurrent use.
@@ -37,7 +31,7 @@ func (f DeadLetterFilter) match(d *DeadLetter) bool {
 
 // List returns the dead letters that match, oldest first.
 func (dl *DeadLetters) List(ctx context.Context, f DeadLetterFilter) ([]DeadLetter, error) {
-	return dl.bus.readDeadLetters(ctx, f.match, f.Consumer)
+	return dl.bus.backend.deadLetters(ctx, f.Consumer, f.match)
 }
 
 // Get returns one dead letter, or ErrNoSuchDeadLetter.
@@ -70,29 +64,38 @@ func (dl *DeadLetters) Replay(ctx context.Context, f DeadLetterFilter, to Replay
 	if to != ToConsumer && to != ToTopic {
 		return nil, fmt.Errorf("replay to %q: use consumer or topic", to)
 	}
-	return dl.change(ctx, f, func(open []DeadLetter) error {
-		if err := dl.bus.publishReplays(ctx, open, to); err != nil {
-			return err
-		}
+	publish := func(open []DeadLetter) error {
+		messages := make([]Message, len(open))
 		for i := range open {
-			open[i].Status, open[i].ReplayMessageID = StatusReplayed, replayID(&open[i])
+			messages[i] = replayOf(&open[i], to)
 		}
-		return nil
+		return dl.bus.backend.publish(ctx, messages)
+	}
+	return dl.change(ctx, f, publish, func(d *DeadLetter) bool {
+		if d.Status == StatusReplayed {
+			return false // by somebody else, in this moment
+		}
+		// Also one that was discarded in this moment: its replay is out.
+		d.Status, d.ReplayMessageID = StatusReplayed, replayID(d)
+		return true
 	})
 }
 
-// Discard marks the open dead letters that match as not to be replayed.
+// Discard marks the open dead letters that match as not to be replayed, and returns them. Named ids that are not there are
+// ErrNoSuchDeadLetter; ones that are not open any more are left alone.
 func (dl *DeadLetters) Discard(ctx context.Context, f DeadLetterFilter) ([]DeadLetter, error) {
-	return dl.change(ctx, f, func(open []DeadLetter) error {
-		for i := range open {
-			open[i].Status = StatusDiscarded
+	return dl.change(ctx, f, nil, func(d *DeadLetter) bool {
+		if d.Status != StatusOpen {
+			return false
 		}
-		return nil
+		d.Status = StatusDiscarded
+		return true
 	})
 }
 
-// change lets f change the open dead letters that match, and returns them as they are then.
-func (dl *DeadLetters) change(ctx context.Context, filter DeadLetterFilter, f func([]DeadLetter) error) ([]DeadLetter, error) {
+// change calls publish, if it is set, with the open dead letters that match, one consumer after the other, and stores what set makes of them.
+// It returns them as they are then.
+func (dl *DeadLetters) change(ctx context.Context, filter DeadLetterFilter, publish func([]DeadLetter) error, set func(*DeadLetter) bool) ([]DeadLetter, error) {
 	filter.Status = ""
 	all, err := dl.List(ctx, filter)
 	if err != nil {
@@ -112,52 +115,29 @@ func (dl *DeadLetters) change(ctx context.Context, filter DeadLetterFilter, f fu
 	var out []DeadLetter
 	for _, consumer := range slices.Sorted(maps.Keys(byConsumer)) {
 		open := byConsumer[consumer]
-		if err := f(open); err != nil {
-			return out, err
-		}
-		if err := dl.bus.replaceDeadLetters(ctx, consumer, open); err != nil {
-			return out, err
-		}
-		out = append(out, open...)
-	}
-	return out, nil
-}
-
-// replaceDeadLetters writes the changed dead letters of a consumer over the stored ones: that partition's files are replaced in one commit,
-// and tried again if a new dead letter came in between.
-func (b *Bus) replaceDeadLetters(ctx context.Context, consumer string, changed []DeadLetter) error {
-	at := b.cfg.Clock().UTC().Truncate(time.Microsecond)
-	byID := map[string]*DeadLetter{}
-	for i := range changed {
-		changed[i].StatusAt = at
-		byID[changed[i].ID] = &changed[i]
-	}
-	for attempt := 0; ; attempt++ {
-		snap, err := b.deadLetters.Snapshot(ctx)
-		if err != nil {
-			return err
-		}
-		all, err := b.readDeadLettersOf(ctx, snap, func(*DeadLetter) bool { return true }, consumer)
-		if err != nil {
-			return err
-		}
-		for i := range all {
-			if d := byID[all[i].ID]; d != nil {
-				all[i] = *d
+		if publish != nil {
+			if err := publish(open); err != nil {
+				return out, fmt.Errorf("replay dead letters of %s: %w", consumer, err)
 			}
 		}
-		adds, err := b.deadLetters.WriteFiles(ctx, snap, []arrow.RecordBatch{deadLetterBatch(snap.Schema(), all)})
-		if err != nil {
-			return err
+		meant := map[string]bool{}
+		for _, d := range open {
+			meant[d.ID] = true
 		}
-		_, err = b.deadLetters.Commit(ctx, deltalog.Transaction{
-			Base: snap, Operation: "UPDATE", Adds: adds, Removes: slices.Collect(snap.FilesIn(consumerPartition(consumer))),
-			ReadPartitions: []map[string]string{consumerPartition(consumer)}, Parameters: map[string]any{"consumer": consumer},
+		at := dl.bus.cfg.Clock().UTC().Truncate(time.Microsecond)
+		changed, err := dl.bus.backend.changeDeadLetters(ctx, consumer, func(d *DeadLetter) bool {
+			if !meant[d.ID] || !set(d) {
+				return false
+			}
+			d.StatusAt = at
+			return true
 		})
-		if !errors.Is(err, deltalog.ErrConflict) || attempt == 20 {
-			return err
+		if err != nil {
+			return out, fmt.Errorf("change dead letters of %s: %w", consumer, err)
 		}
+		out = append(out, changed...)
 	}
+	return out, nil
 }
 
 // replayID is the message id of the next replay of d.
@@ -165,57 +145,19 @@ func replayID(d *DeadLetter) string {
 	return uuid.NewSHA1(namespace, fmt.Appendf(nil, "replay\x00%s\x00%d", d.ID, d.Replay+1)).String()
 }
 
-// publishReplays appends one message for each dead letter, unless it is there already.
-func (b *Bus) publishReplays(ctx context.Context, letters []DeadLetter, to ReplayTarget) error {
-	for i := range letters {
-		d := &letters[i]
-		m := d.Event.Message
-		m.ID = replayID(d)
-		m.Headers = maps.Clone(m.Headers)
-		if m.Headers == nil {
-			m.Headers = map[string]string{}
-		}
-		delete(m.Headers, HeaderReplayTo)
-		if to == ToConsumer {
-			m.Headers[HeaderReplayTo] = d.Consumer
-		}
-		m.Headers[HeaderDeadLetterID] = d.ID
-		m.Headers[HeaderReplayNumber] = strconv.Itoa(d.Replay + 1)
-		if err := b.appendOnce(ctx, &m); err != nil {
-			return fmt.Errorf("replay dead letter %s: %w", d.ID, err)
-		}
+// replayOf is the message that replays d.
+func replayOf(d *DeadLetter, to ReplayTarget) Message {
+	m := d.Event.Message
+	m.ID = replayID(d)
+	m.Headers = maps.Clone(m.Headers)
+	if m.Headers == nil {
+		m.Headers = map[string]string{}
 	}
-	return nil
-}
-
-// appendOnce appends one message in a commit of its own whose txn is the message's id: a second time adds nothing.
-func (b *Bus) appendOnce(ctx context.Context, m *Message) error {
-	snap, err := b.messages.Snapshot(ctx)
-	if err != nil {
-		return err
+	delete(m.Headers, HeaderReplayTo)
+	if to == ToConsumer {
+		m.Headers[HeaderReplayTo] = d.Consumer
 	}
-	if _, done := snap.Txn(m.ID); done {
-		return nil
-	}
-	schema, err := deltalog.ArrowSchema(snap.Schema())
-	if err != nil {
-		return err
-	}
-	rows := array.NewRecordBuilder(memory.DefaultAllocator, schema)
-	defer rows.Release()
-	now := b.cfg.Clock()
-	appendMessage(rows, 0, m, m.ID, 0, now) // a producer of its own: its one message has sequence 0
-	adds, err := b.messages.WriteFiles(ctx, snap, []arrow.RecordBatch{rows.NewRecordBatch()})
-	if err != nil {
-		return err
-	}
-	updated := now.UnixMilli()
-	_, err = b.messages.Commit(ctx, deltalog.Transaction{
-		Base: snap, Operation: "WRITE", Adds: adds, Txns: []deltalog.Txn{{AppID: m.ID, Version: 0, LastUpdated: &updated}},
-		Parameters: map[string]any{"mode": "Append"},
-	})
-	if errors.Is(err, deltalog.ErrTxnAlreadyCommitted) {
-		return nil
-	}
-	return err
+	m.Headers[HeaderDeadLetterID] = d.ID
+	m.Headers[HeaderReplayNumber] = strconv.Itoa(d.Replay + 1)
+	return m
 }

@@ -83,7 +83,8 @@ func columns(ddl []string) deltalog.Struct {
 	return s
 }
 
-// checkShape refuses a table that has another shape than spec: columns missing, or of another type.
+// checkShape refuses a table that has another shape than spec: columns missing, of another type, or more of them that may not be null. Other
+// columns that somebody added are left alone.
 func checkShape(name string, spec deltalog.TableSpec, snap *deltalog.Snapshot) error {
 	have := map[string]deltalog.Field{}
 	for _, f := range snap.Schema().Fields {
@@ -97,6 +98,12 @@ func checkShape(name string, spec deltalog.TableSpec, snap *deltalog.Snapshot) e
 			wrong = append(wrong, "no column "+want.Name)
 		case f.Type.SQL() != want.Type.SQL():
 			wrong = append(wrong, fmt.Sprintf("column %s is %s, not %s", want.Name, f.Type.SQL(), want.Type.SQL()))
+		}
+		delete(have, want.Name)
+	}
+	for _, f := range snap.Schema().Fields {
+		if _, extra := have[f.Name]; extra && !f.Nullable {
+			wrong = append(wrong, fmt.Sprintf("column %s is not the bus's and NOT NULL", f.Name))
 		}
 	}
 	if got, want := strings.Join(snap.Metadata().PartitionColumns, ","), strings.Join(spec.PartitionColumns, ","); got != want {
