@@ -198,6 +198,12 @@ type fileColumn struct {
 func (t *Table) fileWriter(snap *Snapshot) (*fileWriter, error) {
 	if f, ok := t.writers.Get().(*fileWriter); ok && f.schemaString == snap.metadata.SchemaString {
 		f.out.Reset()
+		// Reset of parquet-go 0.32 clears the row groups of the last file in place, and with them the column names that the writer
+		// shares with them: the next file's footer would name none, which Spark refuses. What is taken away is not cleared.
+		last := f.w.File().Metadata()
+		for i := range last.RowGroups {
+			last.RowGroups[i].Columns = nil
+		}
 		f.w.Reset(&f.out)
 		return f, nil
 	}

@@ -25,7 +25,7 @@ func partitionValue(arr arrow.Array, i int) (*string, error) {
 	var s string
 	switch arr := arr.(type) {
 	case *array.String:
-		s = arr.Value(i)
+		s = strings.Clone(arr.Value(i)) // it outlives the array, whose memory may be used again
 	case *array.Binary:
 		s = string(arr.Value(i))
 	case *array.Boolean:
