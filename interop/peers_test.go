@@ -141,6 +141,13 @@ func startWorker(t *testing.T, name string, args ...string) *worker {
 	return w
 }
 
+// printed is the lines so far.
+func (w *worker) printed() [][]byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lines
+}
+
 // until waits until the lines so far satisfy ok.
 func (w *worker) until(d time.Duration, ok func(lines [][]byte) bool) {
 	w.t.Helper()
@@ -155,10 +162,7 @@ func (w *worker) until(d time.Duration, ok func(lines [][]byte) bool) {
 		select {
 		case <-grown:
 		case <-w.done:
-			w.mu.Lock()
-			lines := w.lines
-			w.mu.Unlock()
-			if ok(lines) {
+			if lines = w.printed(); ok(lines) {
 				return
 			}
 			w.t.Fatalf("%s ended too early: %v\n%s\n%s", w.name, w.err, bytes.Join(lines, []byte("\n")), w.errs.Bytes())

@@ -5,11 +5,12 @@ import decimal
 import importlib
 import json
 import math
+import os
 import sys
 
-# The SDK may print to stdout: answers go to a copy of it, everything else to stderr.
-_answers = sys.stdout
-sys.stdout = sys.stderr
+# The SDK's core logs to stdout past Python: answers go to a copy of it, everything else to stderr.
+_answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+os.dup2(2, 1)
 
 
 def arguments():
