@@ -3,11 +3,9 @@ package interop
 import (
 	"encoding/json"
 	"fmt"
-	"sync"
+	"path/filepath"
 	"testing"
 	"time"
-
-	"path/filepath"
 
 	"github.com/deltabus/deltabus-local/cdf"
 	"github.com/deltabus/deltabus-local/deltabus"
@@ -44,22 +42,18 @@ func TestThreeWriters(t *testing.T) {
 	}
 	sdk.until(time.Minute, func(lines [][]byte) bool { return len(lines) > 0 })
 
-	var wg sync.WaitGroup
-	var busErr, deltaErr error
-	for i := range fromBus {
-		expected[fmt.Sprintf("bus-%d", i)] = true
-	}
-	wg.Go(func() { busErr = publishBatches(t, tables, fromBus) })
 	for i := range deltaRSAppends * each {
 		expected[fmt.Sprintf("delta-rs-%d", i)] = true
 	}
-	wg.Go(func() {
-		deltaErr = deltaRS.ask(t, "append_messages", map[string]any{"path": dir, "times": deltaRSAppends, "each": each}, nil)
-	})
-	wg.Wait()
-	if busErr != nil || deltaErr != nil {
-		t.Fatalf("bus client: %v\ndelta-rs: %v", busErr, deltaErr)
+	appends := startWorker(t, python(t), append([]string{source(t, "python", "deltars_messages.py")},
+		arguments{"path": dir, "times": deltaRSAppends, "each": each}.words()...)...)
+	for i := range fromBus {
+		expected[fmt.Sprintf("bus-%d", i)] = true
 	}
+	if err := publishBatches(t, tables, fromBus); err != nil {
+		t.Fatalf("bus client: %v", err)
+	}
+	sent(t, appends, deltaRSAppends*each)
 	sent(t, sdk, fromSDK)
 
 	want := len(expected)
