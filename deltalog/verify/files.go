@@ -141,11 +141,9 @@ func less(arr arrow.Array, i int, bound json.RawMessage, above bool) bool {
 		if json.Unmarshal(bound, &s) != nil {
 			return true
 		}
-		b, err := time.Parse("2006-01-02T15:04:05.999Z07:00", s)
+		b, err := boundTime(s)
 		if err != nil {
-			if b, err = time.Parse("2006-01-02T15:04:05.999", s); err != nil {
-				return true
-			}
+			return true
 		}
 		limit := b.UnixMicro()
 		if above {
@@ -159,6 +157,16 @@ func less(arr arrow.Array, i int, bound json.RawMessage, above bool) bool {
 		return cmp > 0
 	}
 	return cmp < 0
+}
+
+// boundTime reads a time of the statistics; delta-rs writes those without a zone with a blank.
+func boundTime(s string) (t time.Time, err error) {
+	for _, layout := range []string{"2006-01-02T15:04:05.999Z07:00", "2006-01-02T15:04:05.999", "2006-01-02 15:04:05.999"} {
+		if t, err = time.Parse(layout, s); err == nil {
+			return t, nil
+		}
+	}
+	return t, err
 }
 
 func compare[T string | int64 | float64](a, b T) int {
