@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/deltabus/deltabus-local v0.0.0
+	github.com/google/uuid v1.6.0
 	google.golang.org/protobuf v1.36.12
 )
 
@@ -14,7 +15,6 @@ require (
 	github.com/goccy/go-json v0.10.6 // indirect
 	github.com/goccy/go-yaml v1.19.2 // indirect
 	github.com/google/flatbuffers v25.12.19+incompatible // indirect
-	github.com/google/uuid v1.6.0 // indirect
 	github.com/klauspost/compress v1.19.2 // indirect
 	github.com/klauspost/cpuid/v2 v2.4.0 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect

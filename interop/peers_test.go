@@ -65,7 +65,7 @@ func source(t *testing.T, path ...string) string {
 
 // environment is what every peer gets: no proxy to loopback, no chatter on stdout, UTC.
 func environment(extra ...string) []string {
-	return append(append(os.Environ(), "NO_PROXY=localhost,127.0.0.1", "no_proxy=localhost,127.0.0.1", "RUST_LOG=off", "TZ=UTC", "PYTHONUNBUFFERED=1"), extra...)
+	return append(append(os.Environ(), "NO_PROXY=localhost,127.0.0.1", "no_proxy=localhost,127.0.0.1", "RUST_LOG=error", "TZ=UTC", "PYTHONUNBUFFERED=1"), extra...)
 }
 
 // arguments are key=value words, which every language can read without a parser.

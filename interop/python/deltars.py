@@ -28,11 +28,17 @@ def append(path, source, key, below, add):
     return DeltaTable(path).version()
 
 
+def insert(path, rows):
+    """Appends rows that are given."""
+    write_deltalake(path, peer.arrow_rows(rows, DeltaTable(path).to_pyarrow_dataset().schema), mode="append")
+    return DeltaTable(path).version()
+
+
 def version(path):
     return DeltaTable(path).version()
 
 
-operations = {f.__name__: f for f in (rows, changes, append, version)}
+operations = {f.__name__: f for f in (rows, changes, append, insert, version)}
 for line in sys.stdin:
     request = json.loads(line)
     try:

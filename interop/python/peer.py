@@ -8,7 +8,7 @@ import math
 import os
 import sys
 
-# The SDK's core logs to stdout past Python: answers go to a copy of it, everything else to stderr.
+# The SDK's core and the JVM print to stdout past Python: answers go to a copy of it, everything else to stderr.
 _answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
 os.dup2(2, 1)
 
@@ -34,6 +34,19 @@ def canonical_rows(table):
     fields = [(f.name, f.type) for f in table.schema]
     columns = [[_value(t, v) for v in table.column(i).to_pylist()] for i, (_, t) in enumerate(fields)]
     return [json.dumps(dict(zip((n for n, _ in fields), row)), ensure_ascii=False) for row in zip(*columns)]
+
+
+def arrow_rows(rows, schema):
+    """The inverse for simple columns: a pyarrow table of canonical rows."""
+    import pyarrow as pa
+
+    def column(f):
+        values = [r.get(f.name) for r in rows]
+        if pa.types.is_timestamp(f.type):
+            values = [v and datetime.datetime.fromisoformat(v.replace("Z", "+00:00")) for v in values]
+        return pa.array(values, f.type)
+
+    return pa.Table.from_arrays([column(f) for f in schema], schema=schema)
 
 
 def _value(t, v):

@@ -29,7 +29,7 @@ settings = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.log.level": "OFF",
-    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dderby.system.home=" + args["scratch"],
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -Dderby.system.home=" + args["scratch"],
 }
 builder = SparkSession.builder.master("local[2]").appName("interop")
 for key, value in settings.items():
@@ -51,10 +51,18 @@ def changes(path, start, end):
     return peer.canonical_rows(feed.drop("_commit_timestamp").toArrow())
 
 
-def append(path, source, key, below, add):
-    """Appends the rows of source with key < below, key raised by add."""
+def append(path, source, key, below, add, timestamps="TIMESTAMP_MICROS"):
+    """Appends the rows of source with key < below, key raised by add. timestamps is how Spark stores them: INT96 is its default."""
+    session.conf.set("spark.sql.parquet.outputTimestampType", timestamps)
     part = _load(source).where(F.col(key) < below).withColumn(key, F.col(key) + F.lit(add).cast("bigint"))
     part.write.format("delta").mode("append").save(path)
+    return version(path)
+
+
+def insert(path, rows):
+    """Appends rows that are given."""
+    table = peer.arrow_rows(rows, _load(path).limit(0).toArrow().schema)
+    session.createDataFrame(table).write.format("delta").mode("append").save(path)
     return version(path)
 
 
@@ -62,7 +70,7 @@ def version(path):
     return session.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").collect()[0]["version"]
 
 
-operations = {f.__name__: f for f in (rows, changes, append, version)}
+operations = {f.__name__: f for f in (rows, changes, append, insert, version)}
 for line in sys.stdin:
     request = json.loads(line)
     try:
