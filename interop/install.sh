@@ -18,7 +18,7 @@ once() {
 
 python_packages=(
   databricks-zerobus-ingest-sdk==1.10.0 deltalake==1.6.6 pyspark==4.2.0 delta-spark==4.4.0
-  'pandas<3' pyarrow grpcio-tools databricks-sdk
+  pandas==2.3.3 pyarrow==26.0.1 grpcio-tools==1.81.1 databricks-sdk==0.162.0
 )
 install_python() {
   python3 -m venv "$to/venv"
