@@ -42,7 +42,7 @@ type ephemeral struct {
 	bytes    int
 	accepted int64 // the last offset whose rows are in
 	acked    int64 // the last offset whose rows are committed
-	ended    bool  // the receiver is done
+	ended    bool  // nothing more is accepted
 	err      error // why; nil for a half-close
 	failed   error // the committer could not commit
 }
@@ -166,7 +166,7 @@ func (s *Server) create(rpc grpc.BidiStreamingServer[zerobuspb.EphemeralStreamRe
 // serve runs the stream to its end.
 func (st *ephemeral) serve(s *Server) error {
 	go st.receive() // ends when the RPC does
-	closing := s.closing
+	closing, deadline := s.closing, s.deadline
 	told := int64(-1)
 	for {
 		st.mu.Lock()
@@ -197,8 +197,10 @@ func (st *ephemeral) serve(s *Server) error {
 			}}); e != nil {
 				return e
 			}
-		case <-s.deadline:
-			return coded(codes.Unavailable, codeStreamTimeout, 0, "Stream timeout reached. Closing the stream (ID: %s)", st.id)
+		case <-deadline:
+			// What was accepted is committed and acknowledged before the status: a client that hears of the end may look for its rows.
+			deadline = nil
+			st.end(coded(codes.Unavailable, codeStreamTimeout, 0, "Stream timeout reached. Closing the stream (ID: %s)", st.id))
 		case <-st.rpc.Context().Done():
 			return status.FromContextError(st.rpc.Context().Err()).Err()
 		}
@@ -214,14 +216,24 @@ func (st *ephemeral) receive() {
 			err = st.message(req)
 		}
 	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	st.end(err)
+}
+
+// end makes the stream accept nothing more and end with err, nil for OK, once what it accepted is committed. The first end counts.
+func (st *ephemeral) end(err error) {
 	st.mu.Lock()
-	st.ended = true
-	if !errors.Is(err, io.EOF) {
-		st.err = err
+	if !st.ended {
+		st.ended, st.err = true, err
 	}
 	st.mu.Unlock()
 	notify(st.wake)
 }
+
+// errEnded stops the receiver of a stream that has ended from this side.
+var errEnded = errors.New("stream has ended")
 
 func notify(c chan struct{}) {
 	select {
@@ -236,6 +248,10 @@ func (st *ephemeral) message(req *zerobuspb.EphemeralStreamRequest) error {
 		return err
 	}
 	st.mu.Lock()
+	if st.ended {
+		st.mu.Unlock()
+		return errEnded
+	}
 	before := st.rows.root.n
 	size, err := st.decode(req)
 	if err != nil {
