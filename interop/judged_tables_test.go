@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +17,9 @@ var judges = []*judge{deltaRS, spark}
 var oddLabel = column{"label", "label STRING", "optional string", same(func(i int) string {
 	return quote([]string{"plain", "a/b c%d=é?#", "日本 {x}", "100%"}[i%4])
 })}
+
+// commitTimestamp differs from run to run.
+var commitTimestamp = regexp.MustCompile(`,"_commit_timestamp":"[^"]+Z"`)
 
 // TestJudgesReadOurTables: delta-rs and Spark read what was written here, row for row as we do: every version of interest, the
 // change feed, and from a checkpoint alone. Both then append, and we and the SDK go on.
@@ -46,6 +50,8 @@ func TestJudgesReadOurTables(t *testing.T) {
 				t.Fatalf("only %d versions: too few for a checkpoint between", newest)
 			}
 			equalRows(t, "deltalog", ours(t, dir, -1), expected)
+			equalRows(t, "table rows", lines(cli(t, "", "table", "rows", dir)), expected)
+			equalRows(t, "table rows by name", lines(cli(t, "", "table", "rows", name, "--data-dir", s.dir)), expected)
 			hasFeed := table.properties["delta.enableChangeDataFeed"] != ""
 			for _, j := range judges {
 				equalRows(t, j.script+" newest", j.rows(t, dir, -1), expected)
@@ -58,6 +64,13 @@ func TestJudgesReadOurTables(t *testing.T) {
 				}
 				equalRows(t, j.script+" feed", j.changes(t, dir, 1, newest), ourChanges(t, dir, 1, newest))
 				equalRows(t, j.script+" part of the feed", j.changes(t, dir, 2, 3), ourChanges(t, dir, 2, 3))
+			}
+			if hasFeed {
+				var feed []string
+				for _, l := range lines(cli(t, "", "table", "changes", dir, "--from", "1", "--to", strconv.FormatInt(newest, 10))) {
+					feed = append(feed, commitTimestamp.ReplaceAllString(l, ""))
+				}
+				equalRows(t, "table changes", feed, ourChanges(t, dir, 1, newest))
 			}
 			onlyCheckpoint := withoutCommitsBeforeCheckpoint(t, dir)
 			equalRows(t, "deltalog from the checkpoint", ours(t, onlyCheckpoint, -1), expected)
