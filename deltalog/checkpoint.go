@@ -326,11 +326,20 @@ func hasSidecars(pf *parquet.File) bool {
 	return false
 }
 
-// findLeaf finds the leaf column under root by the names of its path; list and map wrappers below are passed through.
+// findLeaf finds the leaf column under root by the names of its path; list wrappers below are passed through. What repeats in a map is
+// "key_value", "key" and "value" to the format, and "entries" or "keys" to some writers: there the place counts, not the name.
 func findLeaf(root *parquet.Column, path ...string) (*parquet.Column, bool) {
 	c := root
-	for _, name := range path {
-		i := slices.IndexFunc(c.Columns(), func(x *parquet.Column) bool { return strings.EqualFold(x.Name(), name) })
+	for n, name := range path {
+		i := -1
+		switch columns := c.Columns(); {
+		case name == "key_value" && len(columns) == 1:
+			i = 0
+		case n > 0 && path[n-1] == "key_value" && len(columns) == 2:
+			i = slices.Index([]string{"key", "value"}, name)
+		default:
+			i = slices.IndexFunc(columns, func(x *parquet.Column) bool { return strings.EqualFold(x.Name(), name) })
+		}
 		if i < 0 {
 			return nil, false
 		}
