@@ -63,12 +63,13 @@ func (c *cursor) close() error {
 // node assembles the values of a column, or of a part of one, from the levels of its leaves.
 type node struct {
 	t DataType
-	// def is the definition level from which the value itself is there; optional says whether it may be absent.
+	// def is the definition level from which the value itself is there.
 	def      int
 	repeated int // for lists and maps: the level of definition of an entry, which is also when there is one
-	rep      int // for lists and maps: the repetition level of a further entry
+	rep      int // for lists and maps: the repetition level of a further entry; for a witness, the struct's own
 	kids     []*node
 	lost     []bool // for structs: fields that the file does not have
+	witness  bool   // for structs: first is a leaf that no field reads
 	leaf     *cursor
 	first    *cursor   // the first leaf below: its level tells whether the value is there
 	leaves   []*cursor // all leaves below
@@ -97,7 +98,7 @@ func newNode(col *parquet.Column, t DataType, group parquet.RowGroup, opened *[]
 			n.adopt(kid)
 		}
 		if n.first == nil {
-			return nil, fmt.Errorf("%w: none of the fields of a struct is in the file", ErrUnsupported)
+			return n, n.openAny(col, group, opened)
 		}
 		return n, nil
 	case Array:
@@ -116,7 +117,7 @@ func newNode(col *parquet.Column, t DataType, group parquet.RowGroup, opened *[]
 		n.adopt(kid)
 		return n, nil
 	case Map:
-		if len(col.Columns()) != 1 || len(col.Columns()[0].Columns()) != 2 {
+		if len(col.Columns()) != 1 || len(col.Columns()[0].Columns()) != 2 || !col.Columns()[0].Repeated() {
 			return nil, fmt.Errorf("%w: a map has an unknown layout", ErrUnsupported)
 		}
 		entry := col.Columns()[0]
@@ -141,6 +142,21 @@ func newNode(col *parquet.Column, t DataType, group parquet.RowGroup, opened *[]
 	*opened = append(*opened, c)
 	n.leaf, n.first, n.leaves, n.convert = c, c, []*cursor{c}, convert
 	return n, nil
+}
+
+// openAny makes a leaf below col tell whether a struct is there of whose fields the file has none.
+func (n *node) openAny(col *parquet.Column, group parquet.RowGroup, opened *[]*cursor) error {
+	n.rep = col.MaxRepetitionLevel()
+	for !col.Leaf() {
+		if len(col.Columns()) == 0 {
+			return fmt.Errorf("%w: a struct has no columns", ErrCorrupt)
+		}
+		col = col.Columns()[0]
+	}
+	c := &cursor{pages: group.ColumnChunks()[col.Index()].Pages()}
+	*opened = append(*opened, c)
+	n.first, n.leaves, n.witness = c, []*cursor{c}, true
+	return nil
 }
 
 func (n *node) adopt(kid *node) {
@@ -237,6 +253,9 @@ func (n *node) append(b array.Builder) error {
 				return err
 			}
 		}
+		if n.witness {
+			return n.passOver()
+		}
 		return nil
 	case *array.ListBuilder:
 		b.Append(true)
@@ -270,6 +289,23 @@ func (n *node) entries(def int, one func() error) error {
 			return err
 		}
 		if v.RepetitionLevel() < n.rep {
+			return nil
+		}
+	}
+}
+
+// passOver passes over what the witness has for one struct: its list may have several values.
+func (n *node) passOver() error {
+	for {
+		n.first.at++
+		v, err := n.first.peek()
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil // the last value of the row group
+		}
+		if err != nil {
+			return err
+		}
+		if v.RepetitionLevel() <= n.rep {
 			return nil
 		}
 	}

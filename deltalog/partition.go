@@ -1,8 +1,10 @@
 package deltalog
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"math/big"
 	"strconv"
 	"strings"
@@ -25,9 +27,13 @@ func partitionValue(arr arrow.Array, i int) (*string, error) {
 	var s string
 	switch arr := arr.(type) {
 	case *array.String:
-		s = strings.Clone(arr.Value(i)) // it outlives the array, whose memory may be used again
+		if s = strings.Clone(arr.Value(i)); !utf8.ValidString(s) { // it outlives the array, whose memory may be used again
+			return nil, fmt.Errorf("%w: text that is no UTF-8: %.40q", ErrInvalidValue, s)
+		}
 	case *array.Binary:
-		s = string(arr.Value(i))
+		if s = string(arr.Value(i)); !utf8.ValidString(s) { // the log is JSON, and JSON is text
+			return nil, fmt.Errorf("%w: binary partition values that are no UTF-8", ErrUnsupported)
+		}
 	case *array.Boolean:
 		s = strconv.FormatBool(arr.Value(i))
 	case *array.Date32:
@@ -41,8 +47,12 @@ func partitionValue(arr arrow.Array, i int) (*string, error) {
 		}
 	case *array.Decimal128:
 		s = arr.Value(i).ToString(arr.DataType().(*arrow.Decimal128Type).Scale)
-	case *array.Int64, *array.Int32, *array.Int16, *array.Int8, *array.Float32, *array.Float64:
+	case *array.Int64, *array.Int32, *array.Int16, *array.Int8:
 		s = arr.ValueStr(i)
+	case *array.Float32:
+		s = partitionFloat(float64(arr.Value(i)), 32)
+	case *array.Float64:
+		s = partitionFloat(arr.Value(i), 64)
 	default:
 		return nil, fmt.Errorf("partition column of type %s: %w", arr.DataType(), ErrUnsupported)
 	}
@@ -50,6 +60,13 @@ func partitionValue(arr arrow.Array, i int) (*string, error) {
 		return nil, nil
 	}
 	return &s, nil
+}
+
+func partitionFloat(v float64, bits int) string {
+	if math.IsInf(v, 0) {
+		return strings.Replace(strconv.FormatFloat(v, 'g', -1, bits)[:1]+"Infinity", "+", "", 1)
+	}
+	return strconv.FormatFloat(v, 'g', -1, bits)
 }
 
 // appendPartitionValue appends what the log wrote for a partition column.
@@ -134,7 +151,7 @@ func appendPartitionValue(b array.Builder, t DataType, value *string) error {
 
 // parsePartitionTime reads both forms of a timestamp. Without a zone it is taken as UTC.
 func parsePartitionTime(s string) (time.Time, error) {
-	for _, layout := range []string{"2006-01-02 15:04:05.999999", "2006-01-02T15:04:05.999999Z07:00", time.DateOnly} {
+	for _, layout := range []string{"2006-01-02 15:04:05.999999", "2006-01-02T15:04:05.999999Z07:00", "2006-01-02T15:04:05.999999", time.DateOnly} {
 		if at, err := time.Parse(layout, s); err == nil {
 			return at, nil
 		}
@@ -163,17 +180,22 @@ func parseDecimal(s string, d Decimal) (decimal128.Num, error) {
 func partitionDir(columns []string, values map[string]*string) string {
 	var b strings.Builder
 	for _, c := range columns {
-		b.WriteString(hiveEscape(c))
-		b.WriteByte('=')
+		dir := hiveEscape(c) + "=" + hiveNull
 		if v := values[c]; v != nil {
-			b.WriteString(hiveEscape(*v))
-		} else {
-			b.WriteString(hiveNull)
+			dir = hiveEscape(c) + "=" + hiveEscape(*v)
 		}
+		if len(dir) > maxDirName {
+			sum := sha256.Sum256([]byte(dir))
+			dir = strings.ToValidUTF8(dir[:maxDirName-2*len(sum)-1], "") + "-" + hex.EncodeToString(sum[:])
+		}
+		b.WriteString(dir)
 		b.WriteByte('/')
 	}
 	return b.String()
 }
+
+// maxDirName is how many bytes of a partition's directory are used: file systems take 255. Longer ones end in a hash.
+const maxDirName = 200
 
 // hiveEscape makes a value a directory name.
 func hiveEscape(s string) string {

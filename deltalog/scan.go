@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"net/url"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -53,29 +56,36 @@ func (t *Table) ReadFile(ctx context.Context, snap *Snapshot, path string, parti
 	}
 }
 
-// dataName is the name in the store of a path of the log: decoded once, relative to the table.
-func dataName(st store.Store, path string) (string, error) {
-	name, err := url.PathUnescape(path)
+// absolutePath matches a path of the log that does not begin at the table: with a scheme, or a slash.
+var absolutePath = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*:)?/`)
+
+// DataName is the name in st, the table's store, of a path that an action of the log gives: decoded once, relative to the table. An
+// absolute path outside the table is ErrUnsupported.
+func DataName(st store.Store, p string) (string, error) {
+	name, err := url.PathUnescape(p)
 	if err != nil {
-		return "", fmt.Errorf("%w: path %q: %w", ErrCorrupt, path, err)
+		return "", fmt.Errorf("%w: path %q: %w", ErrCorrupt, p, err)
 	}
-	if strings.Contains(path, ":/") || strings.HasPrefix(path, "/") { // absolute: only within the table
+	if absolutePath.MatchString(p) {
 		root, err := url.Parse(st.URL(""))
 		if err != nil {
 			return "", err
 		}
-		abs := "/" + strings.TrimLeft(strings.TrimPrefix(name, "file:"), "/")
-		rest, ok := strings.CutPrefix(abs, strings.TrimSuffix(root.Path, "/")+"/")
+		abs := "/" + strings.TrimLeft(strings.TrimPrefix(name, root.Scheme+":"), "/")
+		inside, ok := strings.CutPrefix(abs, strings.TrimSuffix(root.Path, "/")+"/")
 		if !ok {
-			return "", fmt.Errorf("%w: data file outside the table: %s", ErrUnsupported, path)
+			return "", fmt.Errorf("%w: data file outside the table: %s", ErrUnsupported, p)
 		}
-		return rest, nil
+		name = inside
+	}
+	if name = path.Clean(name); !fs.ValidPath(name) || name == "." {
+		return "", fmt.Errorf("%w: path %q leaves the table", ErrCorrupt, p)
 	}
 	return name, nil
 }
 
-func (t *Table) readFile(ctx context.Context, snap *Snapshot, path string, values map[string]*string, columns []string, yield func(arrow.RecordBatch) bool) (err error) {
-	name, err := dataName(t.st, path)
+func (t *Table) readFile(ctx context.Context, snap *Snapshot, p string, values map[string]*string, columns []string, yield func(arrow.RecordBatch) bool) (err error) {
+	name, err := DataName(t.st, p)
 	if err != nil {
 		return err
 	}
@@ -179,6 +189,9 @@ func readGroup(ctx context.Context, pf *parquet.File, group parquet.RowGroup, sn
 		}
 		left -= n
 		rec := builder.NewRecordBatch()
+		if len(fields) == 0 { // how many there are is all that is asked
+			rec = array.NewRecordBatch(builder.Schema(), nil, n)
+		}
 		more := yieldBatch(rec, yield)
 		rec.Release()
 		if !more {

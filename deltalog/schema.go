@@ -133,6 +133,8 @@ func (s Struct) validate() error {
 
 func validateType(t DataType) error {
 	switch t := t.(type) {
+	case Decimal:
+		return t.validate()
 	case Array:
 		return validateType(t.Element)
 	case Map:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // maxTypeDepth bounds nesting, so that hostile schemas end in an error.
@@ -48,7 +49,7 @@ func parseTypeJSON(data []byte, depth int) (DataType, error) {
 		if name == "decimal" {
 			return Decimal{10, 0}, nil
 		}
-		if n, err := fmt.Sscanf(name, "decimal(%d,%d)", &d.Precision, &d.Scale); err == nil && n == 2 {
+		if n, err := fmt.Sscanf(name, "decimal(%d,%d)", &d.Precision, &d.Scale); err == nil && n == 2 && strings.HasSuffix(name, ")") {
 			return d, d.validate()
 		}
 		return nil, fmt.Errorf("unknown type %q", name)

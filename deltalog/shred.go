@@ -3,6 +3,7 @@ package deltalog
 import (
 	"encoding/binary"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -15,10 +16,17 @@ type shredder struct {
 	sink func(column int, values []parquet.Value) error
 	// arena holds the bytes of fixed-length decimals until the buffer is flushed.
 	arena []byte
+	// pending is the size of the values in buf, bytes that of all values so far; both leave out what little nulls and levels take.
+	pending, bytes int
+	// err is the first value that its column's type does not have.
+	err error
 }
 
-// shredBatch is how many values are handed over at once.
-const shredBatch = 1024
+// Values are handed over when there are so many, or so many bytes of them: a page ends between two hand-overs, and may not become too large.
+const (
+	shredBatch = 1024
+	shredBytes = 1 << 20
+)
 
 // leafPath is the way from a top-level column to one of its leaves: which child to take at each struct or map.
 type leafPath struct {
@@ -45,10 +53,9 @@ func leafPaths(t DataType, steps []int, next *int) []leafPath {
 	return []leafPath{{*next - 1, steps}}
 }
 
-// write hands over the values of one leaf of a top-level column.
+// write hands over the values of one leaf of a top-level column. Errors of values match ErrInvalidValue.
 func (s *shredder) write(p leafPath, t DataType, arr arrow.Array) error {
-	s.buf = s.buf[:0]
-	s.arena = s.arena[:0]
+	s.buf, s.arena, s.pending, s.err = s.buf[:0], s.arena[:0], 0, nil
 	if len(p.steps) == 0 {
 		return s.flat(p.column, t, arr)
 	}
@@ -61,17 +68,22 @@ func (s *shredder) write(p leafPath, t DataType, arr arrow.Array) error {
 }
 
 func (s *shredder) flush(column int) error {
+	if s.err != nil {
+		return s.err
+	}
 	if len(s.buf) == 0 {
 		return nil
 	}
 	err := s.sink(column, s.buf)
-	s.buf, s.arena = s.buf[:0], s.arena[:0]
+	s.bytes += s.pending
+	s.buf, s.arena, s.pending = s.buf[:0], s.arena[:0], 0
 	return err
 }
 
 func (s *shredder) put(column int, v parquet.Value) error {
 	s.buf = append(s.buf, v)
-	if len(s.buf) < shredBatch {
+	s.pending += 8
+	if len(s.buf) < shredBatch && s.pending < shredBytes {
 		return nil
 	}
 	return s.flush(column)
@@ -81,21 +93,14 @@ func (s *shredder) put(column int, v parquet.Value) error {
 func (s *shredder) flat(column int, t DataType, arr arrow.Array) error {
 	null := parquet.NullValue().Level(0, 0, column)
 	nulls := arr.NullN() > 0
-	if str, ok := arr.(*array.String); ok { // most of the bytes of most tables
-		for i := range str.Len() {
-			v := null
-			if !nulls || !str.IsNull(i) {
-				v = parquet.ByteArrayValue(stringBytes(str.Value(i))).Level(0, 1, column)
-			}
-			if err := s.put(column, v); err != nil {
-				return err
-			}
-		}
-		return s.flush(column)
-	}
+	str, isString := arr.(*array.String) // most of the bytes of most tables
 	for i := range arr.Len() {
 		v := null
-		if !nulls || !arr.IsNull(i) {
+		switch {
+		case nulls && arr.IsNull(i):
+		case isString:
+			v = s.text(str.Value(i)).Level(0, 1, column)
+		default:
 			v = s.value(t, arr, i).Level(0, 1, column)
 		}
 		if err := s.put(column, v); err != nil {
@@ -103,6 +108,15 @@ func (s *shredder) flat(column int, t DataType, arr arrow.Array) error {
 		}
 	}
 	return s.flush(column)
+}
+
+// text is a string, which must be UTF-8: other readers refuse a whole file for one that is not.
+func (s *shredder) text(v string) parquet.Value {
+	if !utf8.ValidString(v) && s.err == nil {
+		s.err = fmt.Errorf("%w: text that is no UTF-8: %.40q", ErrInvalidValue, v)
+	}
+	s.pending += len(v)
+	return parquet.ByteArrayValue(stringBytes(v))
 }
 
 // nested writes the values of one leaf for element i of arr: rep is the level at which this element repeats, depth the
@@ -157,8 +171,9 @@ func (s *shredder) nested(column int, t DataType, arr arrow.Array, i int, steps 
 func (s *shredder) value(t DataType, arr arrow.Array, i int) parquet.Value {
 	switch arr := arr.(type) {
 	case *array.String:
-		return parquet.ByteArrayValue(stringBytes(arr.Value(i)))
+		return s.text(arr.Value(i))
 	case *array.Binary:
+		s.pending += len(arr.Value(i))
 		return parquet.ByteArrayValue(arr.Value(i))
 	case *array.Int64:
 		return parquet.Int64Value(arr.Value(i))
@@ -179,8 +194,11 @@ func (s *shredder) value(t DataType, arr arrow.Array, i int) parquet.Value {
 	case *array.Timestamp:
 		return parquet.Int64Value(int64(arr.Value(i)))
 	case *array.Decimal128:
-		n := arr.Value(i)
-		switch p := t.(Decimal).Precision; {
+		n, p := arr.Value(i), t.(Decimal).Precision
+		if !n.FitsInPrecision(int32(p)) && s.err == nil {
+			s.err = fmt.Errorf("%w: a number of more than %d digits for %s", ErrInvalidValue, p, t.SQL())
+		}
+		switch {
 		case p <= 9:
 			return parquet.Int32Value(int32(n.LowBits()))
 		case p <= 18:

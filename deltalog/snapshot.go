@@ -3,7 +3,7 @@ package deltalog
 import (
 	"iter"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 )
 
@@ -111,15 +111,16 @@ func inPartition(values map[string]*string, want map[string]string) bool {
 	return true
 }
 
-// partitionKey joins partition values to one string, nulls apart from empty strings.
+// partitionKey joins partition values to one string; different values never give the same one.
 func partitionKey(columns []string, value func(string) *string) string {
-	var b strings.Builder
+	var b []byte
 	for _, c := range columns {
 		if v := value(c); v != nil {
-			b.WriteByte('=')
-			b.WriteString(*v)
+			b = strconv.AppendInt(b, int64(len(*v)), 10)
+			b = append(append(b, '='), *v...)
+		} else {
+			b = append(b, '-')
 		}
-		b.WriteByte(0)
 	}
-	return b.String()
+	return string(b)
 }

@@ -30,11 +30,11 @@ func statistics(snap *Snapshot, columns []fileColumn, p *part) (string, error) {
 		if left <= 0 {
 			break
 		}
-		arrays := make([]arrow.Array, len(p.batches))
+		spans := make([]span, len(p.batches))
 		for i, b := range p.batches {
-			arrays[i] = b.Column(c.index)
+			spans[i] = span{b.Column(c.index), 0, int(b.NumRows())}
 		}
-		columnStatistics(c.field, arrays, &left, &lows, &highs, &nulls)
+		columnStatistics(c.field, spans, 0, &left, &lows, &highs, &nulls)
 	}
 	var out object
 	out.put("numRecords", []byte(strconv.FormatInt(p.rows, 10)))
@@ -60,18 +60,46 @@ func (o *object) bytes() []byte {
 	return append(append([]byte{'{'}, o.buf.Bytes()...), '}')
 }
 
-func columnStatistics(f Field, arrays []arrow.Array, left *int, lows, highs, nulls *object) {
+// span is elements from to to of an array: rows whose parents are all there.
+type span struct {
+	arr      arrow.Array
+	from, to int
+}
+
+func (s span) nulls() int {
+	if s.arr.NullN() == 0 || s.to-s.from == s.arr.Len() {
+		return s.arr.NullN()
+	}
+	n := 0
+	for i := s.from; i < s.to; i++ {
+		if s.arr.IsNull(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// columnStatistics adds the statistics of a column or field. absent is the number of rows that have no parent: null, whatever the array has.
+func columnStatistics(f Field, spans []span, absent int, left *int, lows, highs, nulls *object) {
 	if *left <= 0 {
 		return
 	}
-	if s, ok := f.Type.(Struct); ok {
+	count := absent
+	for _, s := range spans {
+		count += s.nulls()
+	}
+	if t, ok := f.Type.(Struct); ok {
 		var low, high, null object
-		for i, child := range s.Fields {
-			children := make([]arrow.Array, len(arrays))
-			for k, arr := range arrays {
-				children[k] = arr.(*array.Struct).Field(i)
+		for i, child := range t.Fields {
+			var children []span
+			for _, s := range spans {
+				field := s.arr.(*array.Struct).Field(i)
+				notNullRuns(s.arr, s.from, s.to, func(from, to int) bool {
+					children = append(children, span{field, from, to})
+					return true
+				})
 			}
-			columnStatistics(child, children, left, &low, &high, &null)
+			columnStatistics(child, children, count, left, &low, &high, &null)
 		}
 		for _, o := range []struct{ from, to *object }{{&low, lows}, {&high, highs}, {&null, nulls}} {
 			if o.from.buf.Len() > 0 {
@@ -81,12 +109,8 @@ func columnStatistics(f Field, arrays []arrow.Array, left *int, lows, highs, nul
 		return
 	}
 	*left--
-	count := 0
-	for _, arr := range arrays {
-		count += arr.NullN()
-	}
 	nulls.put(f.Name, []byte(strconv.Itoa(count)))
-	low, high := bounds(f.Type, arrays)
+	low, high := bounds(f.Type, spans)
 	if low != nil {
 		lows.put(f.Name, low)
 	}
@@ -96,10 +120,10 @@ func columnStatistics(f Field, arrays []arrow.Array, left *int, lows, highs, nul
 }
 
 // bounds are the least and greatest value as JSON; nil for a type without order, for nulls only, and where NaN makes order moot.
-func bounds(t DataType, arrays []arrow.Array) (low, high []byte) {
+func bounds(t DataType, spans []span) (low, high []byte) {
 	switch t := t.(type) {
 	case Decimal:
-		lo, hi, ok := extremes(arrays, func(a arrow.Array, i int) decimal128.Num { return a.(*array.Decimal128).Value(i) }, decimal128.Num.Less)
+		lo, hi, ok := extremes(spans, func(a arrow.Array, i int) decimal128.Num { return a.(*array.Decimal128).Value(i) }, decimal128.Num.Less)
 		if !ok {
 			return nil, nil
 		}
@@ -107,24 +131,24 @@ func bounds(t DataType, arrays []arrow.Array) (low, high []byte) {
 	case Primitive:
 		switch t {
 		case Long:
-			return integerBounds(arrays, func(a arrow.Array, i int) int64 { return a.(*array.Int64).Value(i) })
+			return integerBounds(spans, func(a arrow.Array, i int) int64 { return a.(*array.Int64).Value(i) })
 		case Integer:
-			return integerBounds(arrays, func(a arrow.Array, i int) int64 { return int64(a.(*array.Int32).Value(i)) })
+			return integerBounds(spans, func(a arrow.Array, i int) int64 { return int64(a.(*array.Int32).Value(i)) })
 		case Short:
-			return integerBounds(arrays, func(a arrow.Array, i int) int64 { return int64(a.(*array.Int16).Value(i)) })
+			return integerBounds(spans, func(a arrow.Array, i int) int64 { return int64(a.(*array.Int16).Value(i)) })
 		case Byte:
-			return integerBounds(arrays, func(a arrow.Array, i int) int64 { return int64(a.(*array.Int8).Value(i)) })
+			return integerBounds(spans, func(a arrow.Array, i int) int64 { return int64(a.(*array.Int8).Value(i)) })
 		case Float:
-			return floatBounds(arrays, 32, func(a arrow.Array, i int) float64 { return float64(a.(*array.Float32).Value(i)) })
+			return floatBounds(spans, 32, func(a arrow.Array, i int) float64 { return float64(a.(*array.Float32).Value(i)) })
 		case Double:
-			return floatBounds(arrays, 64, func(a arrow.Array, i int) float64 { return a.(*array.Float64).Value(i) })
+			return floatBounds(spans, 64, func(a arrow.Array, i int) float64 { return a.(*array.Float64).Value(i) })
 		case String:
-			return stringBounds(arrays)
+			return stringBounds(spans)
 		case Date:
-			lo, hi, ok := extremes(arrays, func(a arrow.Array, i int) int32 { return int32(a.(*array.Date32).Value(i)) }, less)
+			lo, hi, ok := extremes(spans, func(a arrow.Array, i int) int32 { return int32(a.(*array.Date32).Value(i)) }, less)
 			return timeBounds(time.Unix(int64(lo)*86400, 0), time.Unix(int64(hi)*86400, 0), ok, time.DateOnly)
 		case Timestamp, TimestampNTZ:
-			lo, hi, ok := extremes(arrays, func(a arrow.Array, i int) int64 { return int64(a.(*array.Timestamp).Value(i)) }, less)
+			lo, hi, ok := extremes(spans, func(a arrow.Array, i int) int64 { return int64(a.(*array.Timestamp).Value(i)) }, less)
 			layout := "2006-01-02T15:04:05.000"
 			if t == Timestamp {
 				layout += "Z"
@@ -150,14 +174,14 @@ func floorTo(v, unit int64) int64 {
 	return v - r
 }
 
-func extremes[T any](arrays []arrow.Array, value func(arrow.Array, int) T, less func(a, b T) bool) (lo, hi T, ok bool) {
-	for _, arr := range arrays {
-		nulls := arr.NullN() > 0
-		for i := range arr.Len() {
-			if nulls && arr.IsNull(i) {
+func extremes[T any](spans []span, value func(arrow.Array, int) T, less func(a, b T) bool) (lo, hi T, ok bool) {
+	for _, s := range spans {
+		nulls := s.arr.NullN() > 0
+		for i := s.from; i < s.to; i++ {
+			if nulls && s.arr.IsNull(i) {
 				continue
 			}
-			v := value(arr, i)
+			v := value(s.arr, i)
 			if !ok {
 				lo, hi, ok = v, v, true
 			} else if less(v, lo) {
@@ -170,17 +194,17 @@ func extremes[T any](arrays []arrow.Array, value func(arrow.Array, int) T, less 
 	return lo, hi, ok
 }
 
-func integerBounds(arrays []arrow.Array, value func(arrow.Array, int) int64) (low, high []byte) {
-	lo, hi, ok := extremes(arrays, value, less)
+func integerBounds(spans []span, value func(arrow.Array, int) int64) (low, high []byte) {
+	lo, hi, ok := extremes(spans, value, less)
 	if !ok {
 		return nil, nil
 	}
 	return strconv.AppendInt(nil, lo, 10), strconv.AppendInt(nil, hi, 10)
 }
 
-func floatBounds(arrays []arrow.Array, bits int, value func(arrow.Array, int) float64) (low, high []byte) {
+func floatBounds(spans []span, bits int, value func(arrow.Array, int) float64) (low, high []byte) {
 	nan := false
-	lo, hi, ok := extremes(arrays, func(a arrow.Array, i int) float64 {
+	lo, hi, ok := extremes(spans, func(a arrow.Array, i int) float64 {
 		v := value(a, i)
 		nan = nan || math.IsNaN(v)
 		return v
@@ -188,19 +212,19 @@ func floatBounds(arrays []arrow.Array, bits int, value func(arrow.Array, int) fl
 	if !ok || nan {
 		return nil, nil
 	}
-	if lo == 0 {
-		lo = math.Copysign(0, -1) // -0.0 and 0.0 are equal to us, not to every reader
-	}
-	if hi == 0 {
-		hi = 0
-	}
 	one := func(v float64) []byte {
 		if math.IsInf(v, 0) {
-			return nil
+			return nil // no number to JSON
 		}
 		return strconv.AppendFloat(nil, v, 'g', -1, bits)
 	}
-	return one(lo), one(hi)
+	if low, high = one(lo), one(hi); lo == 0 {
+		low = []byte("-0.0") // -0.0 and 0.0 are equal to us, not to every reader
+	}
+	if hi == 0 {
+		high = []byte("0.0")
+	}
+	return low, high
 }
 
 func timeBounds(lo, hi time.Time, ok bool, layout string) (low, high []byte) {
@@ -220,8 +244,8 @@ func timeBounds(lo, hi time.Time, ok bool, layout string) (low, high []byte) {
 // maxStatsString is how many UTF-16 units of a string statistics keep.
 const maxStatsString = 32
 
-func stringBounds(arrays []arrow.Array) (low, high []byte) {
-	lo, hi, ok := extremes(arrays, func(a arrow.Array, i int) string { return a.(*array.String).Value(i) }, less)
+func stringBounds(spans []span) (low, high []byte) {
+	lo, hi, ok := extremes(spans, func(a arrow.Array, i int) string { return a.(*array.String).Value(i) }, less)
 	if !ok || !utf8.ValidString(lo) || !utf8.ValidString(hi) {
 		return nil, nil
 	}

@@ -47,7 +47,7 @@ func Create(ctx context.Context, st store.Store, spec TableSpec, opts Options) (
 	if err := spec.validate(); err != nil {
 		return fail(err)
 	}
-	schema, err := json.Marshal(spec.Schema)
+	schema, err := spec.Schema.MarshalJSON() // json.Marshal would escape <, > and & of metadata
 	if err != nil {
 		return fail(err)
 	}
