@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path"
 	"sync/atomic"
 )
 
@@ -24,7 +25,21 @@ const (
 	FailAfter
 	// SyncFailed fails a Put as a failed fsync does: nothing became visible, and the error matches ErrSyncFailed.
 	SyncFailed
+	// Tear fails a Put half way, as a crash does: half of the content is left under the name of a temporary file (Torn).
+	Tear
+	// Drop reports success and does nothing, as a disk that lies about its cache does in a power cut: what a table loses by it is what
+	// audits must find. Only a Put and a Delete can be dropped.
+	Drop
 )
+
+// String names the fault.
+func (f Fault) String() string {
+	names := []string{"none", "fail before", "fail after", "sync failed", "tear", "drop"}
+	if f < 0 || int(f) >= len(names) {
+		return fmt.Sprintf("fault(%d)", int(f))
+	}
+	return names[f]
+}
 
 // Op is one operation on a store.
 type Op struct {
@@ -46,7 +61,7 @@ func (o Op) String() string {
 }
 
 // WithFaults wraps s so that hook decides about every operation. hook is called by whoever calls the store, also by several at once; it
-// may also just look, or block to delay the operation.
+// may also just look, or block to delay the operation. A fault that an operation cannot have (a Get that tears) is FailBefore.
 func WithFaults(s Store, hook func(Op) Fault) Store { return &faulty{s: s, hook: hook} }
 
 type faulty struct {
@@ -60,27 +75,27 @@ func (f *faulty) fault(kind, name string, ifAbsent bool) Fault {
 }
 
 // do runs op under the fault for it.
-func (f *faulty) do(kind, name string, ifAbsent bool, op func() error) error {
-	switch f.fault(kind, name, ifAbsent) {
-	case FailBefore:
-		return fmt.Errorf("%s %s: %w", kind, name, ErrInjected)
+func (f *faulty) do(fault Fault, kind, name string, op func() error) error {
+	switch fault {
+	case None:
+		return op()
 	case FailAfter:
-		return errors.Join(fmt.Errorf("%s %s: %w (done)", kind, name, ErrInjected), ignoreResult(op()))
+		if err := op(); err != nil {
+			return fmt.Errorf("%s %s: %w: %w", kind, name, ErrInjected, err)
+		}
+		return fmt.Errorf("%s %s: %w (done)", kind, name, ErrInjected)
 	case SyncFailed:
 		return fmt.Errorf("%s %s: %w: %w", kind, name, ErrSyncFailed, ErrInjected)
 	}
-	return op()
+	return fmt.Errorf("%s %s: %w", kind, name, ErrInjected)
 }
 
-// ignoreResult drops the outcome of an operation that is reported as failed all the same.
-func ignoreResult(error) error { return nil }
-
 func (f *faulty) Get(ctx context.Context, name string) (data []byte, err error) {
-	err = f.do("get", name, false, func() error { data, err = f.s.Get(ctx, name); return err })
+	err = f.do(f.fault("get", name, false), "get", name, func() error { data, err = f.s.Get(ctx, name); return err })
 	return data, err
 }
 
-func (f *faulty) Open(ctx context.Context, name string) (file File, err error) {
+func (f *faulty) Open(ctx context.Context, name string) (File, error) {
 	if fault := f.fault("open", name, false); fault != None {
 		return nil, fmt.Errorf("open %s: %w", name, ErrInjected)
 	}
@@ -88,7 +103,7 @@ func (f *faulty) Open(ctx context.Context, name string) (file File, err error) {
 }
 
 func (f *faulty) Stat(ctx context.Context, name string) (info Info, err error) {
-	err = f.do("stat", name, false, func() error { info, err = f.s.Stat(ctx, name); return err })
+	err = f.do(f.fault("stat", name, false), "stat", name, func() error { info, err = f.s.Stat(ctx, name); return err })
 	return info, err
 }
 
@@ -99,12 +114,27 @@ func (f *faulty) List(ctx context.Context, prefix, startAfter string) iter.Seq2[
 	return f.s.List(ctx, prefix, startAfter)
 }
 
+// Torn is the name under which the Tear of a Put leaves its half.
+func Torn(name string) string { return path.Join(path.Dir(name), "."+path.Base(name)+".torn.tmp") }
+
 func (f *faulty) Put(ctx context.Context, name string, data []byte, opts PutOptions) error {
-	return f.do("put", name, opts.IfAbsent, func() error { return f.s.Put(ctx, name, data, opts) })
+	switch fault := f.fault("put", name, opts.IfAbsent); fault {
+	case Tear:
+		err := f.s.Put(ctx, Torn(name), data[:len(data)/2], PutOptions{ModTime: opts.ModTime})
+		return errors.Join(fmt.Errorf("put %s: %w (torn)", name, ErrInjected), err)
+	case Drop:
+		return nil
+	default:
+		return f.do(fault, "put", name, func() error { return f.s.Put(ctx, name, data, opts) })
+	}
 }
 
 func (f *faulty) Delete(ctx context.Context, name string) error {
-	return f.do("delete", name, false, func() error { return f.s.Delete(ctx, name) })
+	fault := f.fault("delete", name, false)
+	if fault == Drop {
+		return nil
+	}
+	return f.do(fault, "delete", name, func() error { return f.s.Delete(ctx, name) })
 }
 
 func (f *faulty) URL(name string) string { return f.s.URL(name) }

@@ -21,17 +21,19 @@ import (
 // NewLocal opens a directory as a store; it is made if missing. With noSync nothing is synced: a fast mode by
 // explicit choice only, in which a crash of the machine (not of the process) may lose what was written.
 //
-// A Put goes to a temporary file beside its target (".….tmp"), is synced, gets its modification time, and becomes visible by
+// A Put goes to a temporary file beside its target (".….tmp"), gets its modification time, is synced, and becomes visible by
 // link(2) if it must be absent, by rename(2) otherwise; then its directory is synced. A crash leaves at most such a temporary file.
 func NewLocal(dir string, noSync bool) (Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
-	if err := os.MkdirAll(abs, 0o755); err != nil {
+	l := &local{root: abs, noSync: noSync, known: map[string]bool{}}
+	if err := l.makeRoot(abs); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
-	return &local{root: abs, noSync: noSync, known: map[string]bool{abs: true}}, nil
+	l.known[abs] = true
+	return l, nil
 }
 
 type local struct {
@@ -56,9 +58,17 @@ func (l *local) Get(ctx context.Context, name string) ([]byte, error) {
 	}
 	data, err := os.ReadFile(p)
 	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", name, err)
+		return nil, fmt.Errorf("get %s: %w", name, notDirectory(p, err))
 	}
 	return data, nil
+}
+
+// notDirectory turns the error about a directory at p into ErrNotExist: a store has files only.
+func notDirectory(p string, err error) error {
+	if st, statErr := os.Stat(p); statErr == nil && st.IsDir() {
+		return ErrNotExist
+	}
+	return err
 }
 
 func (l *local) enter(ctx context.Context, name string) (string, error) {
@@ -88,6 +98,9 @@ func (l *local) Open(ctx context.Context, name string) (File, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", name, err), f.Close())
 	}
+	if st.IsDir() {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", name, ErrNotExist), f.Close())
+	}
 	return localFile{f, st.Size()}, nil
 }
 
@@ -97,6 +110,9 @@ func (l *local) Stat(ctx context.Context, name string) (Info, error) {
 		return Info{}, fmt.Errorf("stat %s: %w", name, err)
 	}
 	st, err := os.Stat(p)
+	if err == nil && st.IsDir() {
+		err = ErrNotExist
+	}
 	if err != nil {
 		return Info{}, fmt.Errorf("stat %s: %w", name, err)
 	}
@@ -180,7 +196,7 @@ func (l *local) put(p string, data []byte, opts PutOptions) (err error) {
 	if err := l.makeDir(dir); err != nil {
 		return err
 	}
-	tmp := filepath.Join(dir, "."+filepath.Base(p)+"."+uuid.NewString()+".tmp")
+	tmp := tempName(p)
 	err = l.writeTemp(tmp, data, opts.ModTime)
 	if errors.Is(err, fs.ErrNotExist) { // the directory was removed since: a dropped table, made again
 		l.forget(dir)
@@ -201,6 +217,11 @@ func (l *local) put(p string, data []byte, opts PutOptions) (err error) {
 		return errors.Join(err, ignoreMissing(os.Remove(tmp)))
 	}
 	return l.syncDir(dir)
+}
+
+// tempName is a new name beside p that readers of tables pass over.
+func tempName(p string) string {
+	return filepath.Join(filepath.Dir(p), "."+filepath.Base(p)+"."+uuid.NewString()+".tmp")
 }
 
 func (l *local) writeTemp(tmp string, data []byte, mod time.Time) error {
@@ -224,7 +245,24 @@ func (l *local) writeTemp(tmp string, data []byte, mod time.Time) error {
 	return f.Close()
 }
 
-// makeDir makes dir and its parents, each durably, once.
+// makeRoot makes the root and what is missing above it, durably. What is there already is left alone: it need not even be readable.
+func (l *local) makeRoot(dir string) error {
+	if st, err := os.Stat(dir); err == nil && st.IsDir() || dir == filepath.Dir(dir) {
+		return err
+	}
+	if err := l.makeRoot(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		if st, statErr := os.Stat(dir); statErr == nil && st.IsDir() {
+			return nil // somebody else was quicker
+		}
+		return err
+	}
+	return l.syncDir(filepath.Dir(dir))
+}
+
+// makeDir makes dir and its parents below the root, each durably, once.
 func (l *local) makeDir(dir string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -274,7 +312,11 @@ func (l *local) syncDir(dir string) error {
 func (l *local) Delete(ctx context.Context, name string) error {
 	p, err := l.enter(ctx, name)
 	if err == nil {
-		err = os.Remove(p)
+		if st, statErr := os.Lstat(p); statErr == nil && st.IsDir() {
+			err = ErrNotExist // os.Remove would remove an empty directory
+		} else {
+			err = os.Remove(p)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", name, err)

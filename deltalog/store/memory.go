@@ -32,6 +32,9 @@ type memoryFile struct {
 }
 
 func (m *memory) find(op, name string) (memoryFile, error) {
+	if err := checkName(name); err != nil {
+		return memoryFile{}, fmt.Errorf("%s %q: %w", op, name, err)
+	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	f, ok := m.files[name]
@@ -46,7 +49,10 @@ func (m *memory) Get(ctx context.Context, name string) ([]byte, error) {
 		return nil, err
 	}
 	f, err := m.find("get", name)
-	return slices.Clone(f.data), err
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(f.data), nil
 }
 
 func (m *memory) Open(ctx context.Context, name string) (File, error) {
@@ -69,7 +75,10 @@ func (m *memory) Stat(ctx context.Context, name string) (Info, error) {
 		return Info{}, err
 	}
 	f, err := m.find("stat", name)
-	return Info{Name: name, Size: int64(len(f.data)), ModTime: f.mod}, err
+	if err != nil {
+		return Info{}, err
+	}
+	return Info{Name: name, Size: int64(len(f.data)), ModTime: f.mod}, nil
 }
 
 func (m *memory) List(ctx context.Context, prefix, startAfter string) iter.Seq2[Info, error] {
@@ -118,6 +127,9 @@ func (m *memory) Put(ctx context.Context, name string, data []byte, opts PutOpti
 func (m *memory) Delete(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if err := checkName(name); err != nil {
+		return fmt.Errorf("delete %q: %w", name, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
