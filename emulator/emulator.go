@@ -106,14 +106,20 @@ func (e *Emulator) start(ctx context.Context) error {
 	if err := e.identity(ctx); err != nil {
 		return err
 	}
+	if e.lock != nil {
+		if err := e.workspace.emptyTrash(); err != nil { // of a server that was killed while it dropped a table
+			return err
+		}
+	}
 	e.zerobus = zerobusfake.New(zerobusfake.Config{Tables: e.workspace, CommitInterval: e.cfg.commitInterval, Logger: e.cfg.logger})
+	e.workspace.ending = e.zerobus.Drop
 	e.grpc = grpc.NewServer(append(zerobusfake.ServerOptions(), grpc.UnknownServiceHandler(unknownService))...)
 	e.zerobus.Register(e.grpc)
 	e.health = health.NewServer()
 	healthpb.RegisterHealthServer(e.grpc, e.health)
 	e.setReady(false)
 	e.http = &http.Server{
-		Handler: e.handler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 20,
+		Handler: e.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 3 * time.Minute, MaxHeaderBytes: 1 << 20,
 		ErrorLog: slog.NewLogLogger(e.cfg.logger.Handler(), slog.LevelDebug),
 	}
 	if err := e.listen(); err != nil {
@@ -154,7 +160,7 @@ func (e *Emulator) listen() error {
 	if e.plain, err = listenPlain(e.cfg.listen, e.cfg.logger); err != nil {
 		return err
 	}
-	e.info.HTTP = "http://" + e.plain.Addr().String()
+	e.info.HTTP = "http://" + e.plain.address()
 	e.info.Zerobus = e.info.HTTP
 	e.serving.Go(func() { _ = e.grpc.Serve(e.plain.grpc) })  // ends with the server
 	e.serving.Go(func() { _ = e.http.Serve(e.plain.plain) }) // ends with the server
@@ -168,7 +174,7 @@ func (e *Emulator) listen() error {
 	if e.tls, err = listenTLS(e.cfg.tlsListen, cert); err != nil {
 		return err
 	}
-	e.info.TLS, e.info.CA = "https://"+localhostAddr(e.tls.Addr()), caFile
+	e.info.TLS, e.info.CA = "https://"+reachable(e.tls.Addr()), caFile
 	e.serving.Go(func() { _ = e.http.Serve(e.tls) }) // ends with the server
 	return nil
 }
@@ -180,8 +186,18 @@ func (e *Emulator) abort() {
 	_ = e.Stop(ctx) // the start's own error says more
 }
 
-// URL is the address to give to an SDK, for both of its arguments: http://127.0.0.1:PORT.
+// URL is the address to give to an SDK, for both of its arguments: http://127.0.0.1:PORT. Without a listener it is an address that
+// only DialContext reaches.
 func (e *Emulator) URL() string { return e.info.HTTP }
+
+// DialContext connects to the plain port without a network, whatever network and addr say: for http.Transport.DialContext, and for
+// grpc.WithContextDialer. It works with WithoutListener too.
+func (e *Emulator) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	return e.plain.dial(ctx)
+}
+
+// ZerobusEndpoint is URL: one port serves everything.
+func (e *Emulator) ZerobusEndpoint() string { return e.info.Zerobus }
 
 // TLSURL is the address of the TLS port, or "".
 func (e *Emulator) TLSURL() string { return e.info.TLS }
@@ -273,9 +289,12 @@ func (e *Emulator) stop() error {
 		e.grpc.Stop() // the streams are gone; idle connections are cut
 	}
 	if e.http != nil {
-		if err := e.http.Shutdown(ctx); err != nil {
+		// Requests in flight have as long as streams had; a TLS connection that says nothing must not hold up the end.
+		patience, enough := context.WithTimeout(ctx, e.cfg.grace)
+		if err := e.http.Shutdown(patience); err != nil {
 			errs = append(errs, ignoreClosed(e.http.Close()))
 		}
+		enough()
 	}
 	if e.plain != nil {
 		errs = append(errs, e.plain.Close())

@@ -55,8 +55,8 @@ func (e *Emulator) route(w http.ResponseWriter, r *http.Request, path string) {
 		e.unityCatalog(w, r, strings.TrimPrefix(path, "/api/2.1/unity-catalog/"))
 	case path == "/api/2.0/preview/scim/v2/Me":
 		e.me(w, r)
-	case path == "/api/2.0/sql/warehouses":
-		e.warehouses(w, r)
+	case path == "/api/2.0/sql/warehouses", strings.HasPrefix(path, "/api/2.0/sql/warehouses/"):
+		e.warehouses(w, r, strings.TrimPrefix(strings.TrimPrefix(path, "/api/2.0/sql/warehouses"), "/"))
 	default:
 		for _, n := range notYet {
 			if strings.HasPrefix(path, n.prefix) {
@@ -138,10 +138,14 @@ func writeCatalogError(w http.ResponseWriter, kind, name string, err error) {
 		}
 	}
 	switch {
+	case errors.Is(err, ErrLocation):
+		writeError(w, http.StatusBadRequest, "INVALID_PARAMETER_VALUE", err.Error())
 	case errors.Is(err, catalog.ErrNotFound), errors.Is(err, deltalog.ErrNotTable):
 		writeError(w, http.StatusNotFound, kind+"_DOES_NOT_EXIST", fmt.Sprintf("%s '%s' does not exist.", title, name), detail("RESOURCE_DOES_NOT_EXIST")...)
 	case errors.Is(err, catalog.ErrExists), errors.Is(err, deltalog.ErrTableExists):
 		writeError(w, http.StatusBadRequest, kind+"_ALREADY_EXISTS", fmt.Sprintf("%s '%s' already exists", title, name), detail("RESOURCE_ALREADY_EXISTS")...)
+	case errors.Is(err, catalog.ErrNotEmpty):
+		writeError(w, http.StatusBadRequest, kind+"_NOT_EMPTY", fmt.Sprintf("%s '%s' is not empty: delete what it holds first", title, name))
 	case errors.Is(err, deltalog.ErrUnsupported):
 		writeError(w, http.StatusNotImplemented, "NOT_IMPLEMENTED", err.Error())
 	default:
@@ -149,32 +153,53 @@ func writeCatalogError(w http.ResponseWriter, kind, name string, err error) {
 	}
 }
 
-// readBody reads a JSON body; false if it has answered with an error.
+// readBody reads a JSON body, whose every field must be one of v's: what is not honoured is refused. False if it has answered with an
+// error.
 func readBody(w http.ResponseWriter, r *http.Request, v any) bool {
-	if err := json.NewDecoder(r.Body).Decode(v); err != nil {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	var large *http.MaxBytesError
+	switch {
+	case err == nil:
+		return true
+	case errors.As(err, &large):
+		writeError(w, http.StatusRequestEntityTooLarge, "MALFORMED_REQUEST", fmt.Sprintf("the body is larger than %d bytes", large.Limit))
+	case strings.HasPrefix(err.Error(), unknownField):
+		writeError(w, http.StatusNotImplemented, "NOT_IMPLEMENTED", "field "+strings.TrimPrefix(err.Error(), unknownField)+" is not implemented by deltabus-local yet")
+	default:
 		writeError(w, http.StatusBadRequest, "MALFORMED_REQUEST", "could not read the JSON body: "+err.Error())
-		return false
 	}
-	return true
+	return false
 }
 
-// me answers who the caller is: in open mode everybody is the same.
+// unknownField begins encoding/json's error about a field that a struct has not.
+const unknownField = "json: unknown field "
+
+// me answers who the caller is: in open mode everybody is the same. The header is where SDKs find the workspace's id.
 func (e *Emulator) me(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("X-Databricks-Org-Id", e.info.WorkspaceID)
 	writeAnswer(w, http.StatusOK, map[string]any{
 		"schemas": []string{"urn:ietf:params:scim:schemas:core:2.0:User"}, "id": e.info.WorkspaceID,
-		"userName": "developer@deltabus.local", "displayName": "developer", "active": true,
-		"emails": []map[string]any{{"type": "work", "value": "developer@deltabus.local", "primary": true}},
+		"userName": owner, "displayName": "developer", "active": true,
+		"emails": []map[string]any{{"type": "work", "value": owner, "primary": true}},
 	})
 }
 
-// warehouses lists the one warehouse.
-func (e *Emulator) warehouses(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet {
-		writeError(w, http.StatusNotImplemented, "NOT_IMPLEMENTED", "making warehouses is not implemented by deltabus-local yet")
-		return
-	}
-	writeAnswer(w, http.StatusOK, map[string]any{"warehouses": []map[string]any{{
+// warehouses answers for the one warehouse: in the list, and by its id.
+func (e *Emulator) warehouses(w http.ResponseWriter, r *http.Request, id string) {
+	warehouse := map[string]any{
 		"id": e.info.WarehouseID, "name": "deltabus-local", "state": "RUNNING", "cluster_size": "2X-Small",
 		"warehouse_type": "PRO", "enable_serverless_compute": true, "num_clusters": 1, "auto_stop_mins": 0,
-	}}})
+	}
+	switch {
+	case r.Method != http.MethodGet || strings.Contains(id, "/"):
+		writeError(w, http.StatusNotImplemented, "NOT_IMPLEMENTED", "making, changing and stopping warehouses is not implemented by deltabus-local yet")
+	case id == "":
+		writeAnswer(w, http.StatusOK, map[string]any{"warehouses": []any{warehouse}})
+	case id == e.info.WarehouseID:
+		writeAnswer(w, http.StatusOK, warehouse)
+	default:
+		writeError(w, http.StatusNotFound, "RESOURCE_DOES_NOT_EXIST", fmt.Sprintf("SQL warehouse %s does not exist.", id))
+	}
 }

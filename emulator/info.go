@@ -37,22 +37,16 @@ func (e *Emulator) identity(ctx context.Context) error {
 	e.info.DataDir = e.workspace.dir
 	digits := func() string { return fmt.Sprintf("%016d", uuid.New().ID()) }
 	hex := func() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }
-	for _, s := range []struct {
-		key  string
-		to   *string
-		make func() string
-	}{
-		{"workspace_id", &e.info.WorkspaceID, digits},
-		{"warehouse_id", &e.info.WarehouseID, func() string { return hex()[:16] }},
-		{"token", &e.info.Token, func() string { return "dapi" + hex() }},
-		{"client_id", &e.info.ClientID, uuid.NewString},
-		{"client_secret", &e.info.ClientSecret, func() string { return "dose" + hex() }},
-	} {
-		var err error
-		if *s.to, err = e.workspace.catalog.Setting(ctx, s.key, s.make); err != nil {
-			return err
-		}
+	values, err := e.workspace.catalog.Settings(ctx, map[string]func() string{
+		"workspace_id": digits, "warehouse_id": func() string { return hex()[:16] },
+		"token":     func() string { return "dapi" + hex() },
+		"client_id": uuid.NewString, "client_secret": func() string { return "dose" + hex() },
+	})
+	if err != nil {
+		return err
 	}
+	e.info.WorkspaceID, e.info.WarehouseID = values["workspace_id"], values["warehouse_id"]
+	e.info.Token, e.info.ClientID, e.info.ClientSecret = values["token"], values["client_id"], values["client_secret"]
 	return nil
 }
 
@@ -131,16 +125,17 @@ func lockDir(dir string) (*dirLock, error) {
 	return &dirLock{f}, nil
 }
 
-// waitForLock is lockDir, patient with who only looks whether a server is running.
+// waitForLock is lockDir, patient with who only looks whether a server is running: that holds the lock for a moment, and a server.json
+// that is there then may be of a server that was killed.
 func waitForLock(ctx context.Context, dir string) (*dirLock, error) {
-	for range 10 {
+	for range 5 {
 		lock, err := lockDir(dir)
 		var locked *LockedError
-		if !errors.As(err, &locked) || locked.Holder.HTTP != "" {
+		if !errors.As(err, &locked) {
 			return lock, err
 		}
 		select {
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

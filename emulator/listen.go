@@ -2,12 +2,14 @@ package emulator
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -20,56 +22,123 @@ const sniffTimeout = 30 * time.Second
 
 // splitListener hands the connections of one port to gRPC or to HTTP/1.1, by their first bytes (docs/decisions/0002).
 type splitListener struct {
-	listeners   []net.Listener
+	listeners   []net.Listener // none: only dial makes connections
 	grpc, plain *chanListener
 	log         *slog.Logger
 	done        chan struct{}
-	closeOnce   sync.Once
 	work        sync.WaitGroup
 	mu          sync.Mutex
+	closed      bool
 	sniffing    map[net.Conn]bool
 }
 
-// listenPlain opens addr; for 127.0.0.1 the same port of ::1 too, since "localhost" may be either.
+// listenPlain opens addr; for 127.0.0.1 the same port of ::1 too, since "localhost" may be either. No addr is no port.
 func listenPlain(addr string, log *slog.Logger) (*splitListener, error) {
-	first, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("%w: choose another port with --listen, or port 0 for a free one", err)
-	}
-	s := &splitListener{
-		listeners: []net.Listener{first}, log: log, done: make(chan struct{}), sniffing: map[net.Conn]bool{},
-	}
-	if a, ok := first.Addr().(*net.TCPAddr); ok && a.IP.Equal(net.IPv4(127, 0, 0, 1)) {
-		if second, err := net.Listen("tcp", fmt.Sprintf("[::1]:%d", a.Port)); err == nil {
-			s.listeners = append(s.listeners, second)
-		} else {
-			log.Debug("no ::1 port", "error", err)
+	s := &splitListener{log: log, done: make(chan struct{}), sniffing: map[net.Conn]bool{}}
+	if addr != "" {
+		var err error
+		if s.listeners, err = listenLoopback(addr, log); err != nil {
+			return nil, fmt.Errorf("%w: choose another port with --listen, or port 0 for a free one", err)
 		}
 	}
-	s.grpc, s.plain = newChanListener(first.Addr(), s.done), newChanListener(first.Addr(), s.done)
+	s.grpc, s.plain = newChanListener(s.Addr(), s.done), newChanListener(s.Addr(), s.done)
 	for _, l := range s.listeners {
 		s.work.Go(func() { s.accept(l) })
 	}
 	return s, nil
 }
 
+// listenLoopback listens on addr, and for 127.0.0.1 on the same port of ::1 where there is one. Port 0 takes one that is free on both.
+func listenLoopback(addr string, log *slog.Logger) ([]net.Listener, error) {
+	for attempt := 0; ; attempt++ {
+		first, err := net.Listen("tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		a, ok := first.Addr().(*net.TCPAddr)
+		if !ok || !a.IP.Equal(net.IPv4(127, 0, 0, 1)) {
+			return []net.Listener{first}, nil
+		}
+		second, err := net.Listen("tcp", fmt.Sprintf("[::1]:%d", a.Port))
+		if err == nil {
+			return []net.Listener{first, second}, nil
+		}
+		probe, none := net.Listen("tcp", "[::1]:0")
+		if none != nil {
+			log.Debug("no ::1 on this machine", "error", none)
+			return []net.Listener{first}, nil
+		}
+		if err := probe.Close(); err != nil {
+			log.Debug("close probe", "error", err)
+		}
+		if _, port, e := net.SplitHostPort(addr); e == nil && port == "0" && attempt < 20 {
+			if err := first.Close(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		log.Warn("another program has this port on ::1: clients that take localhost for ::1 reach that one; give them 127.0.0.1", "port", a.Port, "error", err)
+		return []net.Listener{first}, nil
+	}
+}
+
 // Addr is the first port's address.
-func (s *splitListener) Addr() net.Addr { return s.listeners[0].Addr() }
+func (s *splitListener) Addr() net.Addr {
+	if len(s.listeners) == 0 {
+		return pipeAddr{}
+	}
+	return s.listeners[0].Addr()
+}
+
+// address is the host and port for clients.
+func (s *splitListener) address() string { return reachable(s.Addr()) }
+
+// pipeAddr is the address of a listener without a port. The top-level domain invalid is nobody's: a client that does not use dial
+// fails, rather than reach somebody else.
+type pipeAddr struct{}
+
+func (pipeAddr) Network() string { return "pipe" }
+func (pipeAddr) String() string  { return "deltabus.invalid" }
+
+// dial makes a connection within the process.
+func (s *splitListener) dial(ctx context.Context) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	client, server := net.Pipe()
+	if !s.enter(server) {
+		return nil, errors.Join(fmt.Errorf("dial emulator: %w", net.ErrClosed), client.Close(), server.Close())
+	}
+	return client, nil
+}
+
+// enter starts sniffing c, unless the end has come.
+func (s *splitListener) enter(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.sniffing[c] = true
+	s.work.Go(func() { s.sniff(c) })
+	return true
+}
 
 // Close closes the ports and what has said nothing yet.
 func (s *splitListener) Close() error {
+	s.mu.Lock()
 	var errs []error
-	s.closeOnce.Do(func() {
+	if !s.closed {
+		s.closed = true
 		close(s.done)
 		for _, l := range s.listeners {
 			errs = append(errs, ignoreClosed(l.Close()))
 		}
-		s.mu.Lock()
 		for c := range s.sniffing {
 			_ = c.Close() // it had nothing to lose
 		}
-		s.mu.Unlock()
-	})
+	}
+	s.mu.Unlock()
 	s.work.Wait()
 	return errors.Join(errs...)
 }
@@ -89,15 +158,14 @@ func (s *splitListener) accept(l net.Listener) {
 				return
 			}
 		}
-		s.work.Go(func() { s.sniff(c) })
+		if !s.enter(c) {
+			_ = c.Close() // it came too late
+		}
 	}
 }
 
 // sniff waits for the first bytes of c, without holding up others.
 func (s *splitListener) sniff(c net.Conn) {
-	s.mu.Lock()
-	s.sniffing[c] = true
-	s.mu.Unlock()
 	kind, conn, err := s.classify(c)
 	s.mu.Lock()
 	delete(s.sniffing, c)
@@ -202,14 +270,10 @@ func listenTLS(addr string, cert tls.Certificate) (net.Listener, error) {
 	return l, nil
 }
 
-// localhostAddr is an address that the certificate is for.
-func localhostAddr(a net.Addr) string {
-	host, port, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return a.String()
+// reachable is an address for clients on this machine: who listens on every interface is reached on 127.0.0.1.
+func reachable(a net.Addr) string {
+	if t, ok := a.(*net.TCPAddr); ok && t.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(t.Port))
 	}
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-		host = "localhost"
-	}
-	return net.JoinHostPort(host, port)
+	return a.String()
 }

@@ -15,8 +15,16 @@ import (
 // tokenLife is what expires_in says.
 const tokenLife = time.Hour
 
-// maxResource bounds what of a request goes into the token: purego reads 4,096 bytes of the answer.
-const maxResource = 512
+// maxClaim bounds, in bytes of JSON, what a request brings into its token: purego reads 4,096 bytes of the whole answer.
+const maxClaim = 512
+
+// claim is text as a claim, or instead if that is empty or too long.
+func claim(text, instead string) string {
+	if written, err := json.Marshal(text); text == "" || err != nil || len(written) > maxClaim {
+		return instead
+	}
+	return text
+}
 
 // token is POST /oidc/v1/token (zerobus.md 3): client credentials, by Basic authentication or in the form, and token exchange. In open
 // mode every credential is taken, but a request has to be one.
@@ -70,13 +78,10 @@ func (e *Emulator) token(w http.ResponseWriter, r *http.Request) {
 
 // mint makes a short JWT. It is signed with the workspace's secret, which outlives a restart, so that a token does too.
 func (e *Emulator) mint(subject, resource string) (string, error) {
-	audience := strings.TrimPrefix(resource, "api://databricks/")
-	if len(audience) > maxResource || audience == "" {
-		audience = "workspaces/" + e.info.WorkspaceID
-	}
 	now := e.cfg.clock()
 	claims, err := json.Marshal(map[string]any{
-		"iss": e.info.HTTP + "/oidc", "sub": subject[:min(len(subject), maxResource)], "aud": audience,
+		"iss": e.info.HTTP + "/oidc", "sub": claim(subject, "client"),
+		"aud": claim(strings.TrimPrefix(resource, "api://databricks/"), "workspaces/"+e.info.WorkspaceID),
 		"iat": now.Unix(), "exp": now.Add(tokenLife).Unix(), "jti": uuid.NewString(), "scope": "all-apis",
 	})
 	if err != nil {

@@ -31,6 +31,9 @@ func (f optionFunc) apply(s *settings) { f(s) }
 // 127.0.0.1:0, a free port. On 127.0.0.1 the same port of ::1 is served too, where there is one.
 func WithListen(addr string) Option { return optionFunc(func(s *settings) { s.listen = addr }) }
 
+// WithoutListener opens no plain port: the emulator is reached by DialContext only, within the process.
+func WithoutListener() Option { return optionFunc(func(s *settings) { s.listen = "" }) }
+
 // WithTLS serves TLS on addr too, with a certificate of a small authority of its own (CAFile) for localhost, 127.0.0.1,
 // ::1, host.docker.internal and names. Default: no TLS.
 func WithTLS(addr string, names ...string) Option {
@@ -40,6 +43,9 @@ func WithTLS(addr string, names ...string) Option {
 // WithDataDir keeps everything in a directory, which is made if missing. One emulator at a time may have it: a second
 // one gets a *LockedError. Default: memory.
 func WithDataDir(dir string) Option { return optionFunc(func(s *settings) { s.dataDir = dir }) }
+
+// WithMemory keeps everything in memory: the default, named for the sake of tests that choose. It undoes WithDataDir.
+func WithMemory() Option { return optionFunc(func(s *settings) { s.dataDir = "" }) }
 
 // WithNoSync never syncs files: faster, and what was acknowledged may be lost if the machine stops (not if the process
 // does). Default: everything acknowledged is synced.

@@ -2,8 +2,11 @@ package emulator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 
 	"github.com/goccy/go-yaml"
 
@@ -11,7 +14,7 @@ import (
 	"github.com/deltabus/deltabus-local/internal/catalog"
 )
 
-// Seed is what a new workspace begins with, as a YAML file says it.
+// Seed is what a new workspace begins with, as a YAML file says it. The schemas of tables need not be named.
 type Seed struct {
 	Catalogs []string    `yaml:"catalogs"`
 	Schemas  []string    `yaml:"schemas"`
@@ -22,20 +25,71 @@ type Seed struct {
 
 // SeedTable is a table of a seed.
 type SeedTable struct {
-	Name string `yaml:"name"`
-	// Columns are definitions like "id BIGINT NOT NULL".
-	Columns     []string          `yaml:"columns"`
-	PartitionBy []string          `yaml:"partition_by"`
-	CDF         bool              `yaml:"cdf"`
-	Comment     string            `yaml:"comment"`
-	Properties  map[string]string `yaml:"properties"`
+	Name        string       `yaml:"name"`
+	Columns     []SeedColumn `yaml:"columns"`
+	PartitionBy []string     `yaml:"partition_by"`
+	// CDF is the change data feed: the property delta.enableChangeDataFeed.
+	CDF        bool              `yaml:"cdf"`
+	Comment    string            `yaml:"comment"`
+	Properties map[string]string `yaml:"properties"`
 }
 
-// ParseSeed reads a seed. Unknown keys are errors that name their line.
+// SeedColumn is a column: in YAML a definition like "id BIGINT NOT NULL", or a mapping with name, type, nullable (default true)
+// and comment.
+type SeedColumn struct{ deltalog.Field }
+
+// UnmarshalYAML reads either form.
+func (c *SeedColumn) UnmarshalYAML(unmarshal func(any) error) error {
+	var text string
+	if unmarshal(&text) == nil {
+		var err error
+		c.Field, err = deltalog.ParseColumn(text)
+		return err
+	}
+	var m struct {
+		Name, Type, Comment string
+		Nullable            *bool
+	}
+	if err := unmarshal(&m); err != nil {
+		return err
+	}
+	t, err := deltalog.ParseType(m.Type)
+	if err != nil {
+		return fmt.Errorf("column %q: %w", m.Name, err)
+	}
+	if m.Name == "" {
+		return errors.New("a column needs a name")
+	}
+	c.Field = deltalog.Field{Name: m.Name, Type: t, Nullable: m.Nullable == nil || *m.Nullable}
+	if m.Comment != "" {
+		text, err := json.Marshal(m.Comment)
+		if err != nil {
+			return err
+		}
+		c.Metadata = map[string]json.RawMessage{"comment": text}
+	}
+	return nil
+}
+
+// ParseSeed reads a seed, and checks all that can be checked without a workspace. Unknown keys are errors that name their line.
 func ParseSeed(data []byte) (*Seed, error) {
 	var s Seed
-	if err := yaml.UnmarshalWithOptions(data, &s, yaml.Strict()); err != nil {
+	err := yaml.UnmarshalWithOptions(data, &s, yaml.Strict())
+	if errors.Is(err, io.EOF) { // an empty file, or one of comments
+		return &s, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("seed: %s", yaml.FormatError(err, false, true))
+	}
+	for _, list := range []struct {
+		names []string
+		parts int
+	}{{s.Catalogs, 1}, {s.Schemas, 2}, {s.Buses, 2}} {
+		for _, n := range list.names {
+			if _, err := catalog.ParseName(n, list.parts); err != nil {
+				return nil, fmt.Errorf("seed: %w", err)
+			}
+		}
 	}
 	for i, t := range s.Tables {
 		if _, err := t.spec(); err != nil {
@@ -46,19 +100,15 @@ func ParseSeed(data []byte) (*Seed, error) {
 }
 
 func (t SeedTable) spec() (deltalog.TableSpec, error) {
-	spec := deltalog.TableSpec{Description: t.Comment, PartitionColumns: t.PartitionBy, Configuration: map[string]string{}}
-	for k, v := range t.Properties {
-		spec.Configuration[k] = v
-	}
+	spec := deltalog.TableSpec{Description: t.Comment, PartitionColumns: t.PartitionBy, Configuration: maps.Clone(t.Properties)}
 	if t.CDF {
+		if spec.Configuration == nil {
+			spec.Configuration = map[string]string{}
+		}
 		spec.Configuration["delta.enableChangeDataFeed"] = "true"
 	}
 	for _, c := range t.Columns {
-		f, err := deltalog.ParseColumn(c)
-		if err != nil {
-			return spec, err
-		}
-		spec.Schema.Fields = append(spec.Schema.Fields, f)
+		spec.Schema.Fields = append(spec.Schema.Fields, c.Field)
 	}
 	if len(t.Columns) == 0 {
 		return spec, errors.New("a table needs columns")
@@ -75,11 +125,7 @@ func (w *Workspace) seed(ctx context.Context, s *Seed) error {
 		}
 	}
 	for _, full := range s.Schemas {
-		n, err := catalog.ParseName(full, 2)
-		if err == nil {
-			err = w.catalog.CreateSchema(ctx, n[0], n[1], "")
-		}
-		if err != nil && !errors.Is(err, catalog.ErrExists) {
+		if err := w.CreateSchema(ctx, full, ""); err != nil && !errors.Is(err, catalog.ErrExists) {
 			return fmt.Errorf("seed: %w", err)
 		}
 	}
@@ -91,8 +137,10 @@ func (w *Workspace) seed(ctx context.Context, s *Seed) error {
 		_, err = w.CreateTable(ctx, st.Name, spec)
 		if errors.Is(err, deltalog.ErrTableExists) {
 			var t *deltalog.Table
-			if t, err = w.Table(ctx, st.Name); err == nil && t.Cached().Schema().SQL() != spec.Schema.SQL() {
-				err = fmt.Errorf("table %s is there with other columns (%s): change the seed, or drop the table", st.Name, t.Cached().Schema().SQL())
+			if t, err = w.Table(ctx, st.Name); err == nil {
+				if differs := agrees(t.Cached(), spec); differs != nil {
+					err = fmt.Errorf("table %s is there already, with %w: change the seed, or drop the table", st.Name, differs)
+				}
 			}
 		}
 		if err != nil {

@@ -85,11 +85,26 @@ func toSchema(s catalog.Schema) ucSchema {
 
 // page cuts a list by max_results and page_token; an empty list leaves its key out, as the real API does.
 func page[T any](w http.ResponseWriter, r *http.Request, key string, all []T) {
-	start, _ := strconv.Atoi(r.URL.Query().Get("page_token"))
-	start = max(0, min(start, len(all)))
-	end := len(all)
-	if n, err := strconv.Atoi(r.URL.Query().Get("max_results")); err == nil && n > 0 {
-		end = min(end, start+n)
+	number := func(param string) (int, bool) {
+		text := r.URL.Query().Get(param)
+		n, err := strconv.Atoi(text)
+		if text != "" && (err != nil || n < 0) {
+			writeError(w, http.StatusBadRequest, "INVALID_PARAMETER_VALUE", fmt.Sprintf("%s %q is not valid", param, text))
+			return 0, false
+		}
+		return n, true
+	}
+	start, ok := number("page_token")
+	if !ok {
+		return
+	}
+	size, ok := number("max_results")
+	if !ok {
+		return
+	}
+	start, end := min(start, len(all)), len(all)
+	if size > 0 {
+		end = min(end, start+size)
 	}
 	out := map[string]any{}
 	if end > start {
@@ -99,6 +114,22 @@ func page[T any](w http.ResponseWriter, r *http.Request, key string, all []T) {
 		out["next_page_token"] = strconv.Itoa(end)
 	}
 	writeAnswer(w, http.StatusOK, out)
+}
+
+// parents answers with an error unless the catalog, and the schema if one is named, is there.
+func (e *Emulator) parents(w http.ResponseWriter, r *http.Request, catalogName, schema string) bool {
+	if _, err := e.workspace.catalog.Catalog(r.Context(), catalogName); err != nil {
+		writeCatalogError(w, "CATALOG", catalogName, err)
+		return false
+	}
+	if schema == "" {
+		return true
+	}
+	if _, err := e.workspace.catalog.Schema(r.Context(), catalogName, schema); err != nil {
+		writeCatalogError(w, "SCHEMA", catalogName+"."+schema, err)
+		return false
+	}
+	return true
 }
 
 func (e *Emulator) listCatalogs(w http.ResponseWriter, r *http.Request, _ string) {
@@ -127,21 +158,27 @@ func (e *Emulator) postCatalog(w http.ResponseWriter, r *http.Request, _ string)
 }
 
 func (e *Emulator) getCatalog(w http.ResponseWriter, r *http.Request, name string) {
-	all, err := e.workspace.catalog.Catalogs(r.Context())
-	if err == nil {
-		for _, c := range all {
-			if strings.EqualFold(c.Name, name) {
-				writeAnswer(w, http.StatusOK, toCatalog(c))
-				return
-			}
-		}
-		err = catalog.ErrNotFound
+	c, err := e.workspace.catalog.Catalog(r.Context(), name)
+	if err != nil {
+		writeCatalogError(w, "CATALOG", name, err)
+		return
 	}
-	writeCatalogError(w, "CATALOG", name, err)
+	writeAnswer(w, http.StatusOK, toCatalog(c))
 }
 
 func (e *Emulator) deleteCatalog(w http.ResponseWriter, r *http.Request, name string) {
-	e.deleted(w, "CATALOG", name, e.workspace.catalog.DeleteCatalog(r.Context(), name))
+	if !refuseForce(w, r) {
+		e.deleted(w, "CATALOG", name, e.workspace.catalog.DeleteCatalog(r.Context(), name))
+	}
+}
+
+// refuseForce refuses to delete what is not empty: force is not there yet.
+func refuseForce(w http.ResponseWriter, r *http.Request) bool {
+	if f := r.URL.Query().Get("force"); f == "" || f == "false" {
+		return false
+	}
+	writeError(w, http.StatusNotImplemented, "NOT_IMPLEMENTED", "force is not implemented by deltabus-local yet: delete what is in it first")
+	return true
 }
 
 func (e *Emulator) deleted(w http.ResponseWriter, kind, name string, err error) {
@@ -153,7 +190,11 @@ func (e *Emulator) deleted(w http.ResponseWriter, kind, name string, err error) 
 }
 
 func (e *Emulator) listSchemas(w http.ResponseWriter, r *http.Request, _ string) {
-	all, err := e.workspace.catalog.Schemas(r.Context(), r.URL.Query().Get("catalog_name"))
+	name := r.URL.Query().Get("catalog_name")
+	if !e.parents(w, r, name, "") {
+		return
+	}
+	all, err := e.workspace.catalog.Schemas(r.Context(), name)
 	if err != nil {
 		writeCatalogError(w, "SCHEMA", "", err)
 		return
@@ -173,13 +214,12 @@ func (e *Emulator) postSchema(w http.ResponseWriter, r *http.Request, _ string) 
 	if !readBody(w, r, &body) {
 		return
 	}
+	if !e.parents(w, r, body.CatalogName, "") {
+		return
+	}
 	name := body.CatalogName + "." + body.Name
-	if err := e.workspace.catalog.CreateSchema(r.Context(), body.CatalogName, body.Name, body.Comment); err != nil {
-		if errors.Is(err, catalog.ErrNotFound) {
-			writeCatalogError(w, "CATALOG", body.CatalogName, err)
-		} else {
-			writeCatalogError(w, "SCHEMA", name, err)
-		}
+	if err := e.workspace.CreateSchema(r.Context(), name, body.Comment); err != nil {
+		writeCatalogError(w, "SCHEMA", name, err)
 		return
 	}
 	e.getSchema(w, r, name)
@@ -187,22 +227,22 @@ func (e *Emulator) postSchema(w http.ResponseWriter, r *http.Request, _ string) 
 
 func (e *Emulator) getSchema(w http.ResponseWriter, r *http.Request, name string) {
 	n, err := catalog.ParseName(name, 2)
-	if err == nil {
-		var all []catalog.Schema
-		if all, err = e.workspace.catalog.Schemas(r.Context(), n[0]); err == nil {
-			for _, s := range all {
-				if s.Name == n[1] {
-					writeAnswer(w, http.StatusOK, toSchema(s))
-					return
-				}
-			}
-			err = catalog.ErrNotFound
-		}
+	if err != nil {
+		writeCatalogError(w, "SCHEMA", name, err)
+		return
 	}
-	writeCatalogError(w, "SCHEMA", name, err)
+	s, err := e.workspace.catalog.Schema(r.Context(), n[0], n[1])
+	if err != nil {
+		writeCatalogError(w, "SCHEMA", name, err)
+		return
+	}
+	writeAnswer(w, http.StatusOK, toSchema(s))
 }
 
 func (e *Emulator) deleteSchema(w http.ResponseWriter, r *http.Request, name string) {
+	if refuseForce(w, r) {
+		return
+	}
 	n, err := catalog.ParseName(name, 2)
 	if err == nil {
 		err = e.workspace.catalog.DeleteSchema(r.Context(), n[0], n[1])
@@ -327,6 +367,10 @@ func (e *Emulator) tableExists(w http.ResponseWriter, r *http.Request, name stri
 
 func (e *Emulator) listTables(w http.ResponseWriter, r *http.Request, _ string) {
 	q := r.URL.Query()
+	// Leniency: no catalog_name is all tables.
+	if c := q.Get("catalog_name"); c != "" && !e.parents(w, r, c, q.Get("schema_name")) {
+		return
+	}
 	all, err := e.workspace.List(r.Context(), q.Get("catalog_name"), q.Get("schema_name"))
 	if err != nil {
 		writeCatalogError(w, "TABLE", "", err)
@@ -359,20 +403,21 @@ func (e *Emulator) postTable(w http.ResponseWriter, r *http.Request, _ string) {
 	refuse := func(format string, args ...any) {
 		writeError(w, http.StatusBadRequest, "INVALID_PARAMETER_VALUE", fmt.Sprintf(format, args...))
 	}
-	location := ""
-	switch body.TableType {
-	case "MANAGED", "":
-	case "EXTERNAL":
-		if location = body.StorageLocation; location == "" {
-			refuse("an EXTERNAL table needs a storage_location")
-			return
-		}
+	switch {
+	case body.TableType == external && body.StorageLocation == "":
+		refuse("an EXTERNAL table needs a storage_location")
+		return
+	case body.TableType == external:
+	case body.TableType == managed && body.StorageLocation != "":
+		refuse("a MANAGED table has its own storage_location: leave it out, or use EXTERNAL")
+		return
+	case body.TableType == managed:
 	default:
-		refuse("table_type %s is not supported: use MANAGED or EXTERNAL", body.TableType)
+		refuse("table_type %q is not supported: use MANAGED or EXTERNAL", body.TableType)
 		return
 	}
-	if f := body.DataSourceFormat; f != "DELTA" && f != "" {
-		refuse("data_source_format %s is not supported: use DELTA", f)
+	if f := body.DataSourceFormat; f != "DELTA" {
+		refuse("data_source_format %q is not supported: use DELTA", f)
 		return
 	}
 	spec, err := toSpec(body)
@@ -380,7 +425,14 @@ func (e *Emulator) postTable(w http.ResponseWriter, r *http.Request, _ string) {
 		refuse("%v", err)
 		return
 	}
-	if _, err := e.workspace.create(r.Context(), name, location, spec); err != nil {
+	if _, err := catalog.ParseName(name, 3); err != nil {
+		writeCatalogError(w, "TABLE", name, err)
+		return
+	}
+	if !e.parents(w, r, body.CatalogName, body.SchemaName) {
+		return
+	}
+	if _, err := e.workspace.create(r.Context(), name, body.StorageLocation, spec); err != nil {
 		writeCatalogError(w, "TABLE", name, err)
 		return
 	}
@@ -443,7 +495,17 @@ func toField(c ucColumn) (deltalog.Field, error) {
 	}
 	text := c.TypeText
 	if text == "" {
-		text = c.TypeName
+		if text = c.TypeName; text == "DECIMAL" && c.TypePrecision != nil && c.TypeScale != nil {
+			text = fmt.Sprintf("DECIMAL(%d,%d)", *c.TypePrecision, *c.TypeScale)
+		}
+		for sql, name := range typeNames {
+			if name == text {
+				text = sql.SQL()
+			}
+		}
+	}
+	if text == "" {
+		return f, errors.New("its type is missing: give type_json or type_text")
 	}
 	var err error
 	f.Type, err = deltalog.ParseType(text)

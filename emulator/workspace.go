@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +22,9 @@ type Workspace struct {
 	dir     string // "" in memory
 	noSync  bool
 	options deltalog.Options
+
+	// ending, if set, is told of a table that is about to be dropped, and returns when nothing is written to it any more.
+	ending func(*deltalog.Table)
 
 	mu     sync.Mutex
 	tables map[string]*handle // by full name
@@ -106,6 +106,38 @@ func (w *Workspace) info(e catalog.Table) TableInfo {
 	return TableInfo{FullName: e.FullName(), ID: e.ID, Type: e.Type, Comment: e.Comment, Location: location, Created: e.Created}
 }
 
+// CreateCatalog makes a catalog. An existing one is an error that matches catalog.ErrExists.
+func (w *Workspace) CreateCatalog(ctx context.Context, name, comment string) error {
+	return w.catalog.CreateCatalog(ctx, name, comment)
+}
+
+// CreateSchema makes catalog.schema in a catalog that is there. An existing one is an error that matches catalog.ErrExists.
+func (w *Workspace) CreateSchema(ctx context.Context, fullName, comment string) error {
+	n, err := catalog.ParseName(fullName, 2)
+	if err != nil {
+		return err
+	}
+	return w.catalog.CreateSchema(ctx, n[0], n[1], comment)
+}
+
+// Catalogs lists the names of the catalogs, in order.
+func (w *Workspace) Catalogs(ctx context.Context) ([]string, error) {
+	return names(w.catalog.Catalogs(ctx))
+}
+
+// Schemas lists the names of a catalog's schemas, without the catalog, in order.
+func (w *Workspace) Schemas(ctx context.Context, catalogName string) ([]string, error) {
+	return names(w.catalog.Schemas(ctx, catalogName))
+}
+
+func names(all []catalog.Schema, err error) ([]string, error) {
+	out := make([]string, len(all))
+	for i, s := range all {
+		out[i] = s.Name
+	}
+	return out, err
+}
+
 // List lists the tables of a catalog or schema by name; "" for all.
 func (w *Workspace) List(ctx context.Context, catalogName, schema string) ([]TableInfo, error) {
 	entries, err := w.catalog.Tables(ctx, catalogName, schema)
@@ -127,15 +159,15 @@ func (w *Workspace) entry(ctx context.Context, fullName string) (catalog.Table, 
 	return e, err
 }
 
-// Table opens catalog.schema.table: the one shared handle of this process. An absent table is an error that matches
-// deltalog.ErrNotTable.
+// Table opens catalog.schema.table: the one shared handle of this process, for as long as the table is there. An absent table is an
+// error that matches deltalog.ErrNotTable.
 func (w *Workspace) Table(ctx context.Context, fullName string) (*deltalog.Table, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	e, err := w.entry(ctx, fullName)
 	if err != nil {
 		return nil, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	return w.open(ctx, e)
 }
 
@@ -150,137 +182,17 @@ func (w *Workspace) open(ctx context.Context, e catalog.Table) (*deltalog.Table,
 		return nil, fmt.Errorf("table %s: %w", name, err)
 	}
 	t, err := deltalog.Open(ctx, st, w.options)
+	if errors.Is(err, deltalog.ErrNotTable) {
+		return nil, fmt.Errorf("table %s is in the catalog, and its log is gone: drop the table, or bring its files back: %w", name, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("table %s: %w", name, err)
 	}
+	if h := w.tables[name]; h != nil { // of a table of that name that another process dropped
+		if err := h.t.Close(); err != nil {
+			return nil, fmt.Errorf("table %s: %w", name, err)
+		}
+	}
 	w.tables[name] = &handle{e.ID, t}
 	return t, nil
-}
-
-// at is the store of a location.
-func (w *Workspace) at(location string) (store.Store, error) {
-	if !strings.Contains(location, "://") {
-		return store.Sub(w.store, location), nil
-	}
-	dir, err := localPath(location)
-	if err != nil {
-		return nil, err
-	}
-	if w.dir == "" {
-		return nil, errors.New("a workspace in memory has no external tables: start it with a data directory")
-	}
-	return store.NewLocal(dir, w.noSync)
-}
-
-// localPath is the path of a file:// URL.
-func localPath(location string) (string, error) {
-	u, err := url.Parse(location)
-	if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" {
-		return "", fmt.Errorf("location %s: only file:///… is supported", location)
-	}
-	return filepath.FromSlash(u.Path), nil
-}
-
-// CreateTable makes catalog.schema.table as a managed table, with its schema if that is missing. An existing table is an error
-// that matches deltalog.ErrTableExists.
-//
-// The Delta log is made first, then the catalog's entry: what a crash between the two leaves is a log that nobody names, which the next
-// try takes up if it is the same table.
-func (w *Workspace) CreateTable(ctx context.Context, fullName string, spec deltalog.TableSpec) (*deltalog.Table, error) {
-	return w.create(ctx, fullName, "", spec)
-}
-
-// create makes a table at location, "" for a managed one.
-func (w *Workspace) create(ctx context.Context, fullName, location string, spec deltalog.TableSpec) (*deltalog.Table, error) {
-	fail := func(err error) (*deltalog.Table, error) {
-		return nil, fmt.Errorf("create table %s: %w", fullName, err)
-	}
-	n, err := catalog.ParseName(fullName, 3)
-	if err != nil {
-		return fail(err)
-	}
-	e := catalog.Table{Catalog: n[0], Schema: n[1], Name: n[2], Location: location, Type: "EXTERNAL", Comment: spec.Description}
-	if location == "" {
-		e.Location, e.Type = strings.Join(n, "/"), "MANAGED"
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, err := w.catalog.Table(ctx, fullName); err == nil {
-		return fail(deltalog.ErrTableExists)
-	} else if !errors.Is(err, catalog.ErrNotFound) {
-		return fail(err)
-	}
-	if err := w.catalog.CreateSchema(ctx, n[0], n[1], ""); err != nil && !errors.Is(err, catalog.ErrExists) {
-		return fail(err)
-	}
-	st, err := w.at(e.Location)
-	if err != nil {
-		return fail(err)
-	}
-	if len(spec.Schema.Fields) == 0 && e.Type == "EXTERNAL" { // an existing table is registered
-		if _, err := deltalog.Open(ctx, st, w.options); err != nil {
-			return fail(err)
-		}
-	} else if _, err := deltalog.Create(ctx, st, spec, w.options); errors.Is(err, deltalog.ErrTableExists) {
-		if err := w.sameTable(ctx, st, spec); err != nil {
-			return fail(err)
-		}
-	} else if err != nil {
-		return fail(err)
-	}
-	if e, err = w.catalog.CreateTable(ctx, e); errors.Is(err, catalog.ErrExists) {
-		return fail(deltalog.ErrTableExists)
-	}
-	if err != nil {
-		return fail(err)
-	}
-	return w.open(ctx, e)
-}
-
-// sameTable checks that the log that is there already is of the table that was asked for.
-func (w *Workspace) sameTable(ctx context.Context, st store.Store, spec deltalog.TableSpec) error {
-	t, err := deltalog.Open(ctx, st, w.options)
-	if err != nil {
-		return err
-	}
-	snap := t.Cached()
-	if !reflect.DeepEqual(snap.Schema().SQL(), spec.Schema.SQL()) || strings.Join(snap.Metadata().PartitionColumns, ",") != strings.Join(spec.PartitionColumns, ",") {
-		return fmt.Errorf("%w: at %s is another table that no catalog names: remove it or choose another name", deltalog.ErrTableExists, st.URL(""))
-	}
-	return nil
-}
-
-// DropTable removes a table: its catalog entry, and the files of a managed one.
-func (w *Workspace) DropTable(ctx context.Context, fullName string) error {
-	e, err := w.entry(ctx, fullName)
-	if err != nil {
-		return err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.catalog.DeleteTable(ctx, fullName); err != nil {
-		return err
-	}
-	if h := w.tables[e.FullName()]; h != nil {
-		delete(w.tables, e.FullName())
-		if err := h.t.Close(); err != nil {
-			return err
-		}
-	}
-	if e.Type != "MANAGED" {
-		return nil
-	}
-	if w.dir != "" {
-		return os.RemoveAll(filepath.Join(w.dir, "tables", filepath.FromSlash(e.Location)))
-	}
-	st := store.Sub(w.store, e.Location)
-	for f, err := range st.List(ctx, "", "") {
-		if err != nil {
-			return err
-		}
-		if err := st.Delete(ctx, f.Name); err != nil && !errors.Is(err, store.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
 }

@@ -26,7 +26,9 @@ type committer struct {
 	mu      sync.Mutex
 	waiting []*ephemeral // in the order they came
 	dirty   map[*ephemeral]bool
-	broken  error // a sync failed: nothing more is committed here
+	broken  error // a sync failed, or the table is gone: nothing more is committed here
+
+	ended chan struct{} // closed: run has returned
 }
 
 // Spacing of commits, unless told otherwise (docs/decisions/0004). A lone record is not kept waiting for company that does not come; where
@@ -49,7 +51,7 @@ func (s *Server) committer(name string, t *deltalog.Table) (*committer, error) {
 	if c == nil {
 		c = &committer{
 			name: name, t: t, interval: s.cfg.CommitInterval, work: make(chan struct{}, 1), quit: make(chan struct{}),
-			dirty: map[*ephemeral]bool{},
+			dirty: map[*ephemeral]bool{}, ended: make(chan struct{}),
 		}
 		s.committers[t] = c
 		s.running.Go(c.run)
@@ -65,18 +67,33 @@ func (s *Server) committer(name string, t *deltalog.Table) (*committer, error) {
 // stop ends the committer when nothing waits any more.
 func (c *committer) stop() { c.once.Do(func() { close(c.quit) }) }
 
+// refuse makes err the answer to whatever waits or comes, and returns when nothing is being committed any more.
+func (c *committer) refuse(err error) {
+	c.mu.Lock()
+	c.broken = err
+	c.mu.Unlock()
+	c.stop()
+	<-c.ended
+}
+
 // offer says that st has rows waiting.
 func (c *committer) offer(st *ephemeral) {
 	c.mu.Lock()
-	if !c.dirty[st] {
+	broken := c.broken
+	if broken == nil && !c.dirty[st] {
 		c.dirty[st] = true
 		c.waiting = append(c.waiting, st)
 	}
 	c.mu.Unlock()
+	if broken != nil {
+		c.end([]taken{{st: st}}, broken)
+		return
+	}
 	notify(c.work)
 }
 
 func (c *committer) run() {
+	defer close(c.ended)
 	var last time.Time
 	for {
 		select {
@@ -156,6 +173,13 @@ func (c *committer) commitOnce() bool {
 	group := c.take()
 	if len(group) == 0 {
 		return false
+	}
+	c.mu.Lock()
+	broken := c.broken
+	c.mu.Unlock()
+	if broken != nil {
+		c.end(group, broken)
+		return true
 	}
 	group, err := c.commit(group)
 	if err != nil {

@@ -135,6 +135,23 @@ func (s *Server) Shutdown(ctx context.Context, grace time.Duration) error {
 	return nil
 }
 
+// Drop ends the streams to a table that is about to be removed with NOT_FOUND, and returns when nothing is written to it any more:
+// what was acknowledged is in the table until then. Config.Tables must not give this handle for new streams by then, or must
+// block until the table is gone.
+func (s *Server) Drop(t *deltalog.Table) {
+	s.mu.Lock()
+	c := s.committers[t]
+	delete(s.committers, t)
+	s.mu.Unlock()
+	if c != nil {
+		c.refuse(notFound(c.name))
+	}
+}
+
+func notFound(table string) error {
+	return status.Errorf(codes.NotFound, "Table %q cannot be found.", table)
+}
+
 // PersistentStream is in development in the official SDKs; not here yet.
 func (s *Server) PersistentStream(grpc.BidiStreamingServer[zerobuspb.PersistentStreamRequest, zerobuspb.PersistentStreamResponse]) error {
 	return unimplemented("PersistentStream")

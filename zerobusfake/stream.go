@@ -130,7 +130,7 @@ func (s *Server) create(rpc grpc.BidiStreamingServer[zerobuspb.EphemeralStreamRe
 	}
 	t, err := s.cfg.Tables.Table(rpc.Context(), name)
 	if errors.Is(err, deltalog.ErrNotTable) {
-		return nil, status.Errorf(codes.NotFound, "Table %q cannot be found.", name)
+		return nil, notFound(name)
 	}
 	if errors.Is(err, deltalog.ErrUnsupported) {
 		return nil, status.Errorf(codes.Unimplemented, "table %s: %v", name, err)
@@ -159,6 +159,14 @@ func (s *Server) create(rpc grpc.BidiStreamingServer[zerobuspb.EphemeralStreamRe
 	}
 	if st.c, err = s.committer(name, t); err != nil {
 		return nil, err
+	}
+	now, err := s.cfg.Tables.Table(rpc.Context(), name)
+	if errors.Is(err, deltalog.ErrNotTable) || err == nil && now != t {
+		s.Drop(t) // it was dropped while this stream was being made
+		return nil, notFound(name)
+	}
+	if err != nil {
+		return nil, status.Errorf(codes.Unavailable, "table %s: %v", name, err)
 	}
 	return st, nil
 }

@@ -26,6 +26,8 @@ var (
 	ErrName = errors.New("invalid name")
 	// ErrNotEmpty: a catalog or schema that still holds something.
 	ErrNotEmpty = errors.New("not empty")
+	// ErrPermanent: catalog main and schema main.default are always there.
+	ErrPermanent = errors.New("always exists and cannot be deleted")
 )
 
 // Table is one table of the catalog.
@@ -56,6 +58,9 @@ type Catalog struct {
 	now func() time.Time
 }
 
+// layout is the version of the file's tables, kept as its user_version.
+const layout = 1
+
 const schemaSQL = `
 CREATE TABLE IF NOT EXISTS catalogs (name TEXT PRIMARY KEY, comment TEXT NOT NULL, created INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS schemas (catalog TEXT NOT NULL REFERENCES catalogs(name), name TEXT NOT NULL,
@@ -66,6 +71,7 @@ CREATE TABLE IF NOT EXISTS tables (catalog TEXT NOT NULL, schema TEXT NOT NULL, 
 CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 INSERT OR IGNORE INTO catalogs VALUES ('main', '', unixepoch() * 1000);
 INSERT OR IGNORE INTO schemas VALUES ('main', 'default', '', unixepoch() * 1000);
+PRAGMA user_version = 1;
 `
 
 // Open opens the catalog in a file, or in memory if path is "". Catalog main with schema default always exists. now may
@@ -83,10 +89,41 @@ func Open(ctx context.Context, path string, now func() time.Time) (*Catalog, err
 		return nil, fmt.Errorf("open catalog %s: %w", path, err)
 	}
 	db.SetMaxOpenConns(1) // names are few; and a database in memory is its connection
-	if _, err := db.ExecContext(ctx, schemaSQL); err != nil {
+	c := &Catalog{db: db, now: now}
+	if err := c.prepare(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open catalog %s: %w", path, err), db.Close())
 	}
-	return &Catalog{db: db, now: now}, nil
+	return c, nil
+}
+
+// prepare makes the tables of a new file, in one transaction: that is one wait for the disk, and no half of it after a crash.
+func (c *Catalog) prepare(ctx context.Context) error {
+	var found int
+	if err := c.db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&found); err != nil {
+		return err
+	}
+	switch {
+	case found == layout:
+		return nil
+	case found > layout:
+		return fmt.Errorf("its layout is version %d, this program knows %d: use a newer deltabus-local", found, layout)
+	}
+	return c.write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, schemaSQL)
+		return err
+	})
+}
+
+// write runs f in a transaction that has the file's write lock from its beginning.
+func (c *Catalog) write(ctx context.Context, f func(*sql.Tx) error) error {
+	tx, err := c.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := f(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
 }
 
 // Close closes the file.
@@ -108,8 +145,14 @@ func ParseName(full string, n int) ([]string, error) {
 	return parts, nil
 }
 
-func (c *Catalog) exec(ctx context.Context, what, query string, args ...any) error {
-	res, err := c.db.ExecContext(ctx, query, args...)
+// execer is the database or a transaction.
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// exec runs a statement that has to change a row.
+func exec(ctx context.Context, db execer, what, query string, args ...any) error {
+	res, err := db.ExecContext(ctx, query, args...)
 	if err != nil {
 		switch text := err.Error(); {
 		case strings.Contains(text, "UNIQUE constraint"):
@@ -133,12 +176,15 @@ func (c *Catalog) CreateCatalog(ctx context.Context, catalog, comment string) er
 	if err != nil {
 		return err
 	}
-	return c.exec(ctx, "create catalog "+n[0], `INSERT INTO catalogs VALUES (?, ?, ?)`, n[0], comment, c.now().UnixMilli())
+	return exec(ctx, c.db, "create catalog "+n[0], `INSERT INTO catalogs VALUES (?, ?, ?)`, n[0], comment, c.now().UnixMilli())
 }
 
-// DeleteCatalog removes an empty catalog.
+// DeleteCatalog removes an empty catalog. Catalog main is ErrPermanent.
 func (c *Catalog) DeleteCatalog(ctx context.Context, catalog string) error {
-	return c.exec(ctx, "delete catalog "+catalog, `DELETE FROM catalogs WHERE name = ?`, strings.ToLower(catalog))
+	if strings.EqualFold(catalog, "main") {
+		return fmt.Errorf("delete catalog %s: %w", catalog, ErrPermanent)
+	}
+	return exec(ctx, c.db, "delete catalog "+catalog, `DELETE FROM catalogs WHERE name = ?`, strings.ToLower(catalog))
 }
 
 // Catalogs lists the catalogs by name; the field Catalog is empty.
@@ -152,12 +198,40 @@ func (c *Catalog) CreateSchema(ctx context.Context, catalog, schema, comment str
 	if err != nil {
 		return err
 	}
-	return c.exec(ctx, "create schema "+n[0]+"."+n[1], `INSERT INTO schemas VALUES (?, ?, ?, ?)`, n[0], n[1], comment, c.now().UnixMilli())
+	return exec(ctx, c.db, "create schema "+n[0]+"."+n[1], `INSERT INTO schemas VALUES (?, ?, ?, ?)`, n[0], n[1], comment, c.now().UnixMilli())
 }
 
-// DeleteSchema removes an empty schema.
+// DeleteSchema removes an empty schema. Schema main.default is ErrPermanent.
 func (c *Catalog) DeleteSchema(ctx context.Context, catalog, schema string) error {
-	return c.exec(ctx, "delete schema "+catalog+"."+schema, `DELETE FROM schemas WHERE catalog = ? AND name = ?`, strings.ToLower(catalog), strings.ToLower(schema))
+	if strings.EqualFold(catalog+"."+schema, "main.default") {
+		return fmt.Errorf("delete schema %s.%s: %w", catalog, schema, ErrPermanent)
+	}
+	return exec(ctx, c.db, "delete schema "+catalog+"."+schema, `DELETE FROM schemas WHERE catalog = ? AND name = ?`, strings.ToLower(catalog), strings.ToLower(schema))
+}
+
+// Catalog finds a catalog; the field Catalog is empty.
+func (c *Catalog) Catalog(ctx context.Context, catalog string) (Schema, error) {
+	return one(c.schemas(ctx, `SELECT '', name, comment, created FROM catalogs WHERE name = ?`, strings.ToLower(catalog)))("catalog " + catalog)
+}
+
+// Schema finds a schema.
+func (c *Catalog) Schema(ctx context.Context, catalog, schema string) (Schema, error) {
+	return one(c.schemas(ctx, `SELECT catalog, name, comment, created FROM schemas WHERE catalog = ? AND name = ?`,
+		strings.ToLower(catalog), strings.ToLower(schema)))("schema " + catalog + "." + schema)
+}
+
+// one is the single entry of a list, or ErrNotFound.
+func one[T any](all []T, err error) func(what string) (T, error) {
+	return func(what string) (T, error) {
+		var none T
+		if err != nil {
+			return none, err
+		}
+		if len(all) == 0 {
+			return none, fmt.Errorf("%s: %w", what, ErrNotFound)
+		}
+		return all[0], nil
+	}
 }
 
 // Schemas lists the schemas of a catalog by name.
@@ -183,16 +257,24 @@ func (c *Catalog) schemas(ctx context.Context, query string, args ...any) ([]Sch
 	return out, rows.Err()
 }
 
-// CreateTable records a table and returns it with its ID and Created. Its schema must be there.
-func (c *Catalog) CreateTable(ctx context.Context, t Table) (Table, error) {
+// CreateTable records a table and returns it with its ID and Created. Its schema must be there. files, which may be nil, makes the
+// table's files; it runs while the name is reserved and before it is visible: no other process makes or deletes a table meanwhile, and
+// its error takes the name back. It must not call the catalog.
+func (c *Catalog) CreateTable(ctx context.Context, t Table, files func() error) (Table, error) {
 	n, err := ParseName(t.FullName(), 3)
 	if err != nil {
 		return t, err
 	}
 	t.Catalog, t.Schema, t.Name = n[0], n[1], n[2]
 	t.ID, t.Created = uuid.NewString(), c.now()
-	return t, c.exec(ctx, "create table "+t.FullName(), `INSERT INTO tables VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		t.Catalog, t.Schema, t.Name, t.ID, t.Location, t.Type, t.Comment, t.Created.UnixMilli())
+	return t, c.write(ctx, func(tx *sql.Tx) error {
+		err := exec(ctx, tx, "create table "+t.FullName(), `INSERT INTO tables VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+			t.Catalog, t.Schema, t.Name, t.ID, t.Location, t.Type, t.Comment, t.Created.UnixMilli())
+		if err != nil || files == nil {
+			return err
+		}
+		return files()
+	})
 }
 
 // Table finds a table by catalog.schema.table.
@@ -201,14 +283,7 @@ func (c *Catalog) Table(ctx context.Context, fullName string) (Table, error) {
 	if err != nil {
 		return Table{}, err
 	}
-	tables, err := c.tables(ctx, ` WHERE catalog = ? AND schema = ? AND name = ?`, n[0], n[1], n[2])
-	if err != nil {
-		return Table{}, err
-	}
-	if len(tables) == 0 {
-		return Table{}, fmt.Errorf("table %s: %w", fullName, ErrNotFound)
-	}
-	return tables[0], nil
+	return one(c.tables(ctx, ` WHERE catalog = ? AND schema = ? AND name = ?`, n[0], n[1], n[2]))("table " + fullName)
 }
 
 // Tables lists the tables of a schema by name; "" for schema or catalog lists all.
@@ -234,23 +309,63 @@ func (c *Catalog) tables(ctx context.Context, where string, args ...any) ([]Tabl
 	return out, rows.Err()
 }
 
-// DeleteTable removes a table's entry.
-func (c *Catalog) DeleteTable(ctx context.Context, fullName string) error {
+// DeleteTable removes a table's entry. files, which may be nil, removes its files; it runs before the entry is gone for others, as that of
+// CreateTable does, and its error keeps the entry.
+func (c *Catalog) DeleteTable(ctx context.Context, fullName string, files func() error) error {
 	n, err := ParseName(fullName, 3)
 	if err != nil {
 		return err
 	}
-	return c.exec(ctx, "delete table "+fullName, `DELETE FROM tables WHERE catalog = ? AND schema = ? AND name = ?`, n[0], n[1], n[2])
+	return c.write(ctx, func(tx *sql.Tx) error {
+		err := exec(ctx, tx, "delete table "+fullName, `DELETE FROM tables WHERE catalog = ? AND schema = ? AND name = ?`, n[0], n[1], n[2])
+		if err != nil || files == nil {
+			return err
+		}
+		return files()
+	})
 }
 
-// Setting returns the value of key, making it by value at the first time.
-func (c *Catalog) Setting(ctx context.Context, key string, value func() string) (string, error) {
-	if _, err := c.db.ExecContext(ctx, `INSERT OR IGNORE INTO settings VALUES (?, ?)`, key, value()); err != nil {
-		return "", fmt.Errorf("write setting %s: %w", key, err)
+// Settings returns the value of each key, making those that are missing by its function: once for all time, whoever asks.
+func (c *Catalog) Settings(ctx context.Context, make map[string]func() string) (map[string]string, error) {
+	out, err := c.settings(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read settings: %w", err)
 	}
-	var v string
-	if err := c.db.QueryRowContext(ctx, `SELECT value FROM settings WHERE key = ?`, key).Scan(&v); err != nil {
-		return "", fmt.Errorf("read setting %s: %w", key, err)
+	missing := map[string]string{}
+	for key, value := range make {
+		if _, ok := out[key]; !ok {
+			missing[key] = value()
+		}
 	}
-	return v, nil
+	if len(missing) == 0 {
+		return out, nil
+	}
+	err = c.write(ctx, func(tx *sql.Tx) error {
+		for key, value := range missing {
+			if _, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO settings VALUES (?, ?)`, key, value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write settings: %w", err)
+	}
+	return c.settings(ctx)
+}
+
+func (c *Catalog) settings(ctx context.Context) (map[string]string, error) {
+	rows, err := c.db.QueryContext(ctx, `SELECT key, value FROM settings`)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for rows.Next() {
+		var k, v string
+		if err := rows.Scan(&k, &v); err != nil {
+			return nil, errors.Join(err, rows.Close())
+		}
+		out[k] = v
+	}
+	return out, rows.Err()
 }
