@@ -49,6 +49,8 @@ type backend interface {
 type head struct {
 	tableID string // metaData.id, over SQL DESCRIBE DETAIL's id
 	version int64
+	// recreated: what was read of the table before is of another one.
+	recreated bool
 }
 
 // feed is *cdf.Follower, or what does the same.

@@ -158,8 +158,8 @@ func (c *Consumer) start(ctx context.Context) error {
 		return err
 	}
 	c.tableID = now.tableID
-	if err := c.checkRecreated(ctx, now.version); err != nil {
-		return err
+	if now.recreated {
+		return c.recreated()
 	}
 	if c.stored, err = c.bus.backend.checkpoint(ctx, c.id); err != nil {
 		return err
@@ -177,6 +177,9 @@ func (c *Consumer) start(ctx context.Context) error {
 	case old.Filter != c.filter.String() && !c.o.changeFilter:
 		return fmt.Errorf("consumer %s: %w: %q is stored, %q is asked for: use the stored one, another id, or say that it changed", c.id, ErrFilterChanged, old.Filter, c.filter)
 	default:
+		if err := c.checkRecreated(ctx, old.Version); err != nil {
+			return err
+		}
 		c.at = old
 	}
 	// The random part tells instances apart that were given the same name.
@@ -273,7 +276,7 @@ func (c *Consumer) maybeSave(ctx context.Context) error {
 	}
 	since := c.bus.cfg.Clock().Sub(c.last)
 	switch {
-	case c.pending >= c.o.everyEvents, c.pending > 0 && since >= c.o.everyTime, c.pending > 0 && c.cautious, since >= c.o.idleEvery:
+	case c.pending >= c.o.everyEvents, c.pending > 0 && since >= c.o.everyTime, c.pending > 0 && c.cautious, c.pending == 0 && since >= c.o.idleEvery:
 		return c.save(ctx)
 	}
 	return nil

@@ -50,15 +50,11 @@ func (b *Bus) Consumers(ctx context.Context) ([]ConsumerStatus, error) {
 	if err != nil {
 		return nil, fmt.Errorf("consumers of %s: %w", b.Schema(), err)
 	}
-	gone, err := b.backend.recreated(ctx, now.version)
-	if err != nil {
-		return nil, fmt.Errorf("consumers of %s: %w", b.Schema(), err)
-	}
 	out := make([]ConsumerStatus, len(stored))
 	for i, c := range stored {
 		s := &out[i]
 		s.Checkpoint = c
-		if gone || s.TableID != now.tableID || s.Version > now.version {
+		if now.recreated || s.TableID != now.tableID || s.Version > now.version {
 			s.State = StateRecreated
 			continue
 		}

@@ -27,11 +27,16 @@ type onTables struct {
 }
 
 func (t *onTables) head(ctx context.Context) (head, error) {
-	snap, err := t.messages.Snapshot(ctx)
+	snap := t.messages.Cached()
+	// Before the refresh, which would go on in the log of another table.
+	gone, err := t.messages.Recreated(ctx, snap.Version())
+	if err == nil && !gone {
+		snap, err = t.messages.Snapshot(ctx)
+	}
 	if err != nil {
 		return head{}, err
 	}
-	return head{snap.Metadata().ID, snap.Version()}, nil
+	return head{snap.Metadata().ID, snap.Version(), gone}, nil
 }
 
 func (t *onTables) recreated(ctx context.Context, version int64) (bool, error) {

@@ -80,7 +80,7 @@ func (t *Table) tryVersion(ctx context.Context, tx *Transaction, cur *Snapshot, 
 	if !ts.After(cur.timestamp) {
 		ts = cur.timestamp.Add(time.Millisecond)
 	}
-	c := &Commit{Version: cur.version + 1, Timestamp: ts, Actions: t.actions(tx, ts, txnID)}
+	c := &Commit{Version: cur.version + 1, Timestamp: ts, Actions: t.actions(tx, ts, txnID), modified: ts}
 	data, err := encodeCommit(c.Actions)
 	if err != nil {
 		return nil, err

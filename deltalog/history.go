@@ -20,6 +20,8 @@ type Commit struct {
 	Actions   []Action
 	// Size is the commit file's size in bytes.
 	Size int64
+	// modified is the commit file's own time, whatever Timestamp makes of it.
+	modified time.Time
 }
 
 // Info is the commit's commitInfo, or nil.

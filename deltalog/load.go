@@ -116,6 +116,9 @@ func (t *Table) loadByListing(ctx context.Context, version int64) (*Snapshot, er
 			last = max(last, f.version)
 		}
 	}
+	if last < 0 && version >= 0 { // the table is there: its log begins later
+		return nil, fmt.Errorf("%w: it is no longer in the log", ErrVersionNotFound)
+	}
 	if last < 0 {
 		return nil, ErrNotTable
 	}
@@ -154,13 +157,13 @@ func (t *Table) replay(ctx context.Context, from, version int64) (*Snapshot, err
 		if err != nil {
 			return nil, err
 		}
-		at := time.Time{}
+		var at, modified time.Time
 		if info, err := t.st.Stat(ctx, logName(from)); err == nil {
-			at = info.ModTime.Truncate(time.Millisecond)
+			at, modified = info.ModTime.Truncate(time.Millisecond), info.ModTime
 		} else if !errors.Is(err, store.ErrNotExist) {
 			return nil, err
 		}
-		if s, err = s.next(&Commit{Version: from, Timestamp: at, Actions: actions}); err != nil {
+		if s, err = s.next(&Commit{Version: from, Timestamp: at, Actions: actions, modified: modified}); err != nil {
 			return nil, err
 		}
 		if s.protocol == nil || s.metadata == nil {
@@ -208,7 +211,7 @@ func (t *Table) fetch(ctx context.Context, version int64, before time.Time) (*Co
 	if err != nil {
 		return nil, fmt.Errorf("version %d: %w", version, err)
 	}
-	c := &Commit{Version: version, Timestamp: info.ModTime.Truncate(time.Millisecond), Actions: actions, Size: int64(len(data))}
+	c := &Commit{Version: version, Timestamp: info.ModTime.Truncate(time.Millisecond), Actions: actions, Size: int64(len(data)), modified: info.ModTime}
 	if ts, ok := commitInfo(actions).Int("inCommitTimestamp"); ok {
 		c.Timestamp = time.UnixMilli(ts)
 	} else if !c.Timestamp.After(before) {

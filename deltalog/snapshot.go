@@ -12,6 +12,7 @@ import (
 type Snapshot struct {
 	version   int64
 	timestamp time.Time
+	modified  time.Time // of the commit file
 	metadata  *Metadata
 	protocol  *Protocol
 	schema    Struct

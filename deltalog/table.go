@@ -219,7 +219,7 @@ func (t *Table) advance(cur *Snapshot, c *Commit) error {
 // next is the snapshot after c. Only the newest snapshot of a table may be advanced.
 func (s *Snapshot) next(c *Commit) (*Snapshot, error) {
 	n := *s
-	n.version, n.timestamp = c.Version, c.Timestamp
+	n.version, n.timestamp, n.modified = c.Version, c.Timestamp, c.modified
 	for i := range c.Actions {
 		switch a := &c.Actions[i]; {
 		case a.Protocol != nil:
