@@ -117,14 +117,14 @@ func (c *Consumer) Run(ctx context.Context) error {
 	// What is under way is finished after ctx has ended: the tables are written, the handler has its grace.
 	work := context.WithoutCancel(ctx)
 	err := c.start(work)
-	for range 10 {
-		if !errors.Is(err, ErrFenced) {
-			break
-		}
+	for i := 0; i < 10 && errors.Is(err, ErrFenced); i++ {
 		err = c.start(work) // somebody else started in the same moment: the later one takes over
 	}
 	if err != nil {
 		return c.explain(err)
+	}
+	if c.o.observer.Start != nil {
+		c.o.observer.Start(c.at, c.o.retry.MaxAttempts)
 	}
 	err = c.loop(work)
 	var stop *stopError
@@ -153,7 +153,7 @@ func (c *Consumer) stopped() bool {
 
 // start finds out where to begin and takes the next epoch.
 func (c *Consumer) start(ctx context.Context) error {
-	now, err := c.bus.backend.head(ctx)
+	now, err := insistOn(ctx, c, "read messages", func() (head, error) { return c.bus.backend.head(ctx) })
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,8 @@ func (c *Consumer) start(ctx context.Context) error {
 	if now.recreated {
 		return c.recreated()
 	}
-	if c.stored, err = c.bus.backend.checkpoint(ctx, c.id); err != nil {
+	c.stored, err = insistOn(ctx, c, "read checkpoint", func() (Checkpoint, error) { return c.bus.backend.checkpoint(ctx, c.id) })
+	if err != nil {
 		return err
 	}
 	c.tidy(ctx)
@@ -188,13 +189,7 @@ func (c *Consumer) start(ctx context.Context) error {
 	if c.o.until {
 		c.untilDone = now.version
 	}
-	if err := c.write(ctx); err != nil {
-		return err
-	}
-	if c.o.observer.Start != nil {
-		c.o.observer.Start(c.at, c.o.retry.MaxAttempts)
-	}
-	return c.remember(ctx)
+	return c.write(ctx)
 }
 
 // begin sets the position of a consumer that has none.
@@ -210,11 +205,14 @@ func (c *Consumer) begin(ctx context.Context, now head) error {
 		}
 	default:
 		c.at.Version = -1
-		v, feed, err := c.bus.backend.earliest(ctx)
+		whole, err := insistOn(ctx, c, "read messages", func() (bool, error) {
+			v, feed, err := c.bus.backend.earliest(ctx)
+			return v == 0 && feed, err
+		})
 		if err != nil {
 			return err
 		}
-		if c.earliest = true; v > 0 || !feed { // the feed does not have everything: read the table as it is, then the feed
+		if c.earliest = true; !whole { // the feed does not have everything: read the table as it is, then the feed
 			c.startBackfill(now.version)
 		}
 	}
@@ -254,7 +252,7 @@ func (c *Consumer) checkRecreated(ctx context.Context, version int64) error {
 	if version < 0 {
 		return nil
 	}
-	gone, err := c.bus.backend.recreated(ctx, version)
+	gone, err := insistOn(ctx, c, "read messages", func() (bool, error) { return c.bus.backend.recreated(ctx, version) })
 	if err == nil && gone {
 		err = c.recreated()
 	}
@@ -303,7 +301,8 @@ func (c *Consumer) write(ctx context.Context) error {
 	if c.pending > 0 { // moved past what the last start was stuck at
 		next.StalledStarts = 0
 	}
-	if err := c.bus.backend.saveCheckpoint(ctx, c.stored, next); err != nil {
+	err := c.insist(ctx, "write checkpoint", func(int) error { return c.bus.backend.saveCheckpoint(ctx, c.stored, next) })
+	if err != nil {
 		return err
 	}
 	c.stored, c.at = next, next

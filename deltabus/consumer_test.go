@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/deltabus/deltabus-local/deltalog/store"
@@ -247,7 +248,10 @@ func TestSecondInstanceFencesTheFirst(t *testing.T) {
 
 // TestEventThatKillsTheProcess abandons the consumer in the handler as a crash does: nothing more is written.
 func TestEventThatKillsTheProcess(t *testing.T) {
-	t.Parallel()
+	synctest.Test(t, eventThatKills)
+}
+
+func eventThatKills(t *testing.T) {
 	b, st := newTestBus(t)
 	publishBatch(t, b, numbered("t", 5)...)
 	handled := map[string]bool{}

@@ -67,7 +67,10 @@ func (c *Consumer) deadLetter(ctx context.Context, e *Event, log []Attempt, caus
 		ErrorType: errorType(cause), Stack: errorStack(cause), FirstFailedAt: log[0].At, DeadLetteredAt: now, Status: StatusOpen,
 		Origin: e.DeadLetterID, Replay: e.Replay,
 	}
-	if err := c.bus.backend.addDeadLetter(ctx, d, c.first); err != nil {
+	err := c.insist(ctx, "write dead letter", func(attempt int) error {
+		return c.bus.backend.addDeadLetter(ctx, d, c.first || attempt > 0)
+	})
+	if err != nil {
 		return err
 	}
 	if c.o.observer.DeadLetter != nil {

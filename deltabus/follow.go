@@ -16,19 +16,41 @@ const firstPoll = 5 * time.Millisecond
 
 // loop reads what there is to read until something ends it.
 func (c *Consumer) loop(ctx context.Context) error {
+	if err := c.remember(ctx); err != nil {
+		return err
+	}
 	for {
-		err := c.follow(ctx)
+		err := c.insistOnReading(ctx)
 		if !c.earliest || !errors.Is(err, cdf.ErrExpired) {
 			return err
 		}
 		// The log has every version, but not every file is there any more: OPTIMIZE replaced them, and VACUUM removed them. Their rows are in
 		// the table; those that were handled before are in the dedup window.
-		now, err := c.bus.backend.head(ctx)
+		now, err := insistOn(ctx, c, "read messages", func() (head, error) { return c.bus.backend.head(ctx) })
 		if err != nil {
 			return err
 		}
 		c.startBackfill(now.version)
 		if err := c.save(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// insistOnReading follows until something else fails than a read, or reads fail too often without an event between them.
+func (c *Consumer) insistOnReading(ctx context.Context) error {
+	for {
+		var err error
+		before := c.at
+		read := c.insist(ctx, "read messages", func(int) error {
+			var failed *readError
+			if err = c.follow(ctx); errors.As(err, &failed) && samePlace(&before, &c.at) {
+				return err
+			}
+			return nil
+		})
+		var failed *readError
+		if read != nil || !errors.As(err, &failed) || isFinal(err) {
 			return err
 		}
 	}
@@ -49,7 +71,7 @@ func (c *Consumer) follow(ctx context.Context) error {
 		}
 		v, err := feed.Next(ctx)
 		if err != nil {
-			return err
+			return &readError{err}
 		}
 		// Looking for the next version does not notice that the last one is no longer the one that was read.
 		if now := c.bus.cfg.Clock(); v != nil && idle || v == nil && now.Sub(checked) >= c.o.idleEvery {
@@ -97,7 +119,7 @@ func (c *Consumer) decode(v *cdf.Version) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for batch, err := range v.Batches {
 			if err != nil {
-				yield(Event{}, err)
+				yield(Event{}, &readError{err})
 				return
 			}
 			if !c.decodeRows(batch.Rows, v.Version, yield) {
@@ -136,7 +158,7 @@ func (c *Consumer) backfill(ctx context.Context) error {
 	rows := func(yield func(Event, error) bool) {
 		for rec, err := range c.bus.backend.rows(ctx, version, messageNames()) {
 			if err != nil {
-				yield(Event{}, err)
+				yield(Event{}, &readError{err})
 				return
 			}
 			if !c.decodeRows(rec, version, yield) {

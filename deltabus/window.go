@@ -51,7 +51,7 @@ func (c *Consumer) remember(ctx context.Context) error {
 	var ids [][]string // newest version first
 	total := 0
 	for v := c.at.Version; v >= max(0, c.at.Version-maxWindowVersions+1) && total < c.o.dedup; v-- {
-		got, err := c.idsOf(ctx, v)
+		got, err := insistOn(ctx, c, "read messages", func() ([]string, error) { return c.idsOf(ctx, v) })
 		if errors.Is(err, cdf.ErrExpired) || errors.Is(err, cdf.ErrNotInsert) || errors.Is(err, cdf.ErrNotEnabled) {
 			break // as far back as the feed goes
 		}
