@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// TestCheckpointsTableStaysSmall has a consumer write a checkpoint every 2 s for 4 hours, and looks at the files, data and log.
+// TestCheckpointsTableStaysSmall has a consumer write a checkpoint every 5 s for 6 hours, and looks at the files, data and log.
 func TestCheckpointsTableStaysSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, st := newTestBus(t)
-		const hours = 4
-		const perHour = int(time.Hour / (2 * time.Second))
+		const hours = 6
+		const perHour = int(time.Hour / (5 * time.Second))
 		batch := make([]Event, hours*perHour)
 		for i := range batch {
 			batch[i] = event(fmt.Sprint(i), "t", int64(i))
@@ -34,7 +34,7 @@ func TestCheckpointsTableStaysSmall(t *testing.T) {
 			if handled++; handled%perHour == 0 {
 				sizes = append(sizes, files())
 			}
-			<-time.After(2 * time.Second)
+			<-time.After(5 * time.Second)
 			return nil
 		}, UntilCurrent(), WithCheckpointEvery(1, time.Hour))
 		if err != nil {

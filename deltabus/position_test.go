@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -278,14 +279,18 @@ func TestWhenACheckpointIsWritten(t *testing.T) {
 			position int64
 			version  int64
 		}
+		var mu sync.Mutex
 		var writes []write
 		c := start(t, b, "c", "t", func(context.Context, Event) error { return nil }, WithCheckpointEvery(3, 10*time.Second), WithPollInterval(100*time.Millisecond),
 			WithObserver(Observer{Checkpoint: func(c Checkpoint) {
+				mu.Lock()
+				defer mu.Unlock()
 				writes = append(writes, write{time.Since(begun).Round(time.Second), c.Position, c.Version})
 			}}))
 		<-time.After(20 * time.Second) // the first look for messages finds version 0, which is worth nothing but a new version
-		writes = nil
-		begun = time.Now()
+		mu.Lock()
+		writes, begun = nil, time.Now()
+		mu.Unlock()
 		appendEvents(t, b, event("1", "t", 1), event("2", "t", 2), event("3", "t", 3), event("4", "t", 4))
 		<-time.After(15 * time.Second)
 		appendEvents(t, b, event("5", "other", 5))
@@ -339,8 +344,11 @@ func TestCheckpointWhileAHandlerRuns(t *testing.T) {
 func TestIdlePollIsOneStat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, st := newTestBus(t)
+		var mu sync.Mutex
 		ops := map[string]int{}
 		b, err := Open(t.Context(), Config{Workspace: OnStore(store.WithFaults(st, func(o store.Op) store.Fault {
+			mu.Lock()
+			defer mu.Unlock()
 			ops[o.Kind]++
 			return store.None
 		}))})
@@ -350,13 +358,17 @@ func TestIdlePollIsOneStat(t *testing.T) {
 		c := start(t, b, "c", "t", func(context.Context, Event) error { return nil })
 		<-time.After(time.Minute)
 		synctest.Wait()
+		mu.Lock()
 		clear(ops)
+		mu.Unlock()
 		<-time.After(time.Minute)
 		synctest.Wait()
+		mu.Lock()
 		// 60 polls, and every 5 s a look whether the table is still the same.
 		if ops["stat"] < 60 || ops["stat"] > 75 || len(ops) != 1 {
 			t.Errorf("a minute cost %v", ops)
 		}
+		mu.Unlock()
 		c.Stop()
 		if err := <-c.done; err != nil {
 			t.Fatal(err)
