@@ -174,7 +174,9 @@ func TestConflicts(t *testing.T) {
 		{"both replace a partition", replacing("a"), replacing("a"), "DELTA_CONCURRENT_DELETE_DELETE"},
 		{"each replaces its own", replacing("b"), replacing("a"), ""},
 		{"what was read is removed", replacing("a"), reading(partition("a")), "DELTA_CONCURRENT_DELETE_READ"},
-		{"the whole table was read", adding("a"), func(tab *Table, s *Snapshot) Transaction { return Transaction{Base: s, Operation: "X", ReadTable: true} }, "DELTA_CONCURRENT_APPEND"},
+		{"the whole table was read", adding("a"), func(tab *Table, s *Snapshot) Transaction {
+			return Transaction{Base: s, Operation: "X", ReadTable: true}
+		}, "DELTA_CONCURRENT_APPEND"},
 		{"metadata changed", renaming("q"), adding("a"), "DELTA_METADATA_CHANGED"},
 		{"properties alone", renaming(""), adding("a"), ""},
 	}
@@ -222,7 +224,9 @@ func adding(p string) func(*Table, *Snapshot) Transaction {
 }
 
 func reading(read []map[string]string) func(*Table, *Snapshot) Transaction {
-	return func(_ *Table, s *Snapshot) Transaction { return Transaction{Base: s, Operation: "X", ReadPartitions: read} }
+	return func(_ *Table, s *Snapshot) Transaction {
+		return Transaction{Base: s, Operation: "X", ReadPartitions: read}
+	}
 }
 
 func replacing(p string) func(*Table, *Snapshot) Transaction {

@@ -1,84 +1,295 @@
 package deltalog
 
 import (
-	"bytes"
 	"context"
-	"io"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/parquet-go/parquet-go"
 
 	"github.com/deltabus/deltabus-local/deltalog/store"
 )
 
-// TestEveryFileNamesItsColumns: writers are used again, and the footer of each file names the path of each column. Some readers do
-// without; Spark refuses the file.
-func TestEveryFileNamesItsColumns(t *testing.T) {
+func TestTypes(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
-	st := store.NewMemory()
-	field := Field{Name: "place", Nullable: true, Type: Struct{Fields: []Field{{Name: "x", Type: Long, Nullable: true}}}}
-	table, err := Create(ctx, st, TableSpec{Name: "t", Schema: Struct{Fields: []Field{{Name: "id", Type: Long, Nullable: true}, field}}}, Options{})
-	if err != nil {
-		t.Fatal(err)
+	for ddl, want := range map[string]string{
+		"a BIGINT NOT NULL":            `{"name":"a","type":"long","nullable":false,"metadata":{}}`,
+		"`a b` string COMMENT 'it''s'": `{"name":"a b","type":"string","nullable":true,"metadata":{"comment":"it's"}}`,
+		"a decimal(10, 2)":             `{"name":"a","type":"decimal(10,2)","nullable":true,"metadata":{}}`,
+		"a NUMERIC":                    `{"name":"a","type":"decimal(10,0)","nullable":true,"metadata":{}}`,
+		"a VARCHAR(10)":                `{"name":"a","type":"string","nullable":true,"metadata":{"__CHAR_VARCHAR_TYPE_STRING":"varchar(10)"}}`,
+		"a ARRAY<MAP<STRING, STRUCT<x: INT NOT NULL, y DOUBLE>>>": `{"name":"a","type":{"type":"array","elementType":{"type":"map","keyType":"string","valueType":{"type":"struct","fields":[{"name":"x","type":"integer","nullable":false,"metadata":{}},{"name":"y","type":"double","nullable":true,"metadata":{}}]},"valueContainsNull":true},"containsNull":true},"nullable":true,"metadata":{}}`,
+	} {
+		f, err := ParseColumn(ddl)
+		if err != nil {
+			t.Errorf("%s: %v", ddl, err)
+			continue
+		}
+		if got := string(FieldJSON(f)); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", ddl, got, want)
+		}
+		s, err := ParseSchema([]byte(`{"type":"struct","fields":[` + want + `]}`))
+		if err != nil || s.Fields[0].Type.SQL() != f.Type.SQL() || s.Fields[0].Nullable != f.Nullable {
+			t.Errorf("%s: read back as %+v, %v", ddl, s, err)
+		}
 	}
-	defer table.Close()
-	snap, err := table.Snapshot(ctx)
-	if err != nil {
-		t.Fatal(err)
+	for _, bad := range []string{
+		"", "a", "a NOPE", "a DECIMAL(39,0)", "a DECIMAL(5,6)", "a ARRAY<INT", "a MAP<INT>", "a STRUCT<>", "a INT NOT", "a INT DEFAULT 1", "a INT x",
+		"a VARCHAR", "`a INT", "a INT COMMENT x", "a " + strings.Repeat("ARRAY<", 200) + "INT" + strings.Repeat(">", 200),
+	} {
+		if f, err := ParseColumn(bad); err == nil {
+			t.Errorf("%q was taken as %+v", bad, f)
+		}
 	}
-	schema, err := ArrowSchema(snap.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range 3 {
-		b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
-		if err := b.UnmarshalJSON([]byte(`{"id":1,"place":{"x":2}}`)); err != nil {
-			t.Fatal(err)
-		}
-		adds, err := table.WriteFiles(ctx, snap, []arrow.RecordBatch{b.NewRecordBatch()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := st.Open(ctx, adds[0].Path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(io.NewSectionReader(f, 0, adds[0].Size))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = f.Close()
-		file, err := parquet.OpenFile(bytes.NewReader(content), int64(len(content)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var paths []string
-		for _, c := range file.Metadata().RowGroups[0].Columns {
-			paths = append(paths, strings.Join(c.MetaData.PathInSchema, "."))
-		}
-		if got := strings.Join(paths, " "); got != "id place.x" {
-			t.Errorf("file %d names its columns %q", n, got)
+	for _, spec := range []TableSpec{
+		{}, {Schema: testColumns(t, "a INT", "A STRING")}, {Schema: testColumns(t, "a VARIANT")}, {Schema: testColumns(t, "a INT"), PartitionColumns: []string{"b"}},
+		{Schema: testColumns(t, "a INT"), PartitionColumns: []string{"a"}}, {Schema: testColumns(t, "a INT", "b ARRAY<INT>"), PartitionColumns: []string{"b"}},
+		{Schema: testColumns(t, "a INT"), Configuration: map[string]string{"delta.logRetentionDuration": "soon"}},
+		{Schema: testColumns(t, "a INT"), Configuration: map[string]string{"delta.columnMapping.mode": "name"}},
+		{Schema: testColumns(t, "_commit_version INT"), Configuration: map[string]string{"delta.enableChangeDataFeed": "true"}},
+	} {
+		if _, err := Create(t.Context(), store.NewMemory(), spec, quiet); err == nil {
+			t.Errorf("a table was made by %+v", spec)
 		}
 	}
 }
 
-// TestPartitionValueOutlivesItsBatch: builders use their memory again, and the log keeps partition values.
-func TestPartitionValueOutlivesItsBatch(t *testing.T) {
+// everyType is a column of each type, and rows with values, extremes and nulls.
+var everyType = []string{
+	"b BOOLEAN", "i8 TINYINT", "i16 SMALLINT", "i32 INT", "i64 BIGINT", "f32 FLOAT", "f64 DOUBLE", "s STRING", "x BINARY", "d DATE", "ts TIMESTAMP",
+	"ntz TIMESTAMP_NTZ", "d5 DECIMAL(5,2)", "d15 DECIMAL(15,3)", "d38 DECIMAL(38,10)", "l ARRAY<STRING>", "ll ARRAY<ARRAY<INT>>", "m MAP<STRING,INT>",
+	"st STRUCT<a INT, b STRUCT<c STRING, d ARRAY<BIGINT>>>", "ls ARRAY<STRUCT<k STRING, v DOUBLE>>", "ml MAP<INT, ARRAY<STRING>>",
+}
+
+var everyRow = []string{
+	`{"b":true,"i8":-128,"i16":32767,"i32":-2147483648,"i64":9223372036854775807,"f32":1.5,"f64":-0.1,"s":"é😀","x":"AAEC","d":"2024-02-29","ts":"2024-01-02 03:04:05.123456Z","ntz":"1969-12-31 23:59:59.999999","d5":"-999.99","d15":"123456789012.345","d38":"-1234567890123456789012345678.0123456789","l":["a",null,""],"ll":[[1,2],[],null],"m":[{"key":"k","value":1},{"key":"","value":null}],"st":{"a":1,"b":{"c":"x","d":[1,null]}},"ls":[{"k":"a","v":1.5},null],"ml":[{"key":1,"value":["x"]},{"key":2,"value":[]}]}`,
+	`{}`,
+	`{"l":[],"ll":[],"m":[],"st":{"a":null,"b":null},"ls":[],"ml":[],"s":"","x":""}`,
+	`{"st":{"a":null,"b":{"c":null,"d":null}},"s":"x"}`,
+}
+
+func TestEveryTypeComesBack(t *testing.T) {
 	t.Parallel()
-	b := array.NewStringBuilder(memory.DefaultAllocator)
-	b.Append("value")
-	arr := b.NewStringArray()
-	v, err := partitionValue(arr, 0)
+	tab := createTable(t, store.NewMemory(), quiet, TableSpec{}, everyType...)
+	want := batch(t, tab.Cached().Schema(), everyRow...)
+	for range 2 { // the second time with a used writer
+		appendRows(t, tab, everyRow...)
+	}
+	if _, err := tab.Append(t.Context(), []arrow.RecordBatch{want.NewSlice(1, 3), want.NewSlice(0, 1)}, "WRITE"); err != nil {
+		t.Fatal(err)
+	}
+	var expected []string
+	for _, i := range []int{0, 1, 2, 3, 0, 1, 2, 3, 1, 2, 0} {
+		row, err := AppendRowJSON(nil, want, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expected = append(expected, string(row))
+	}
+	got := readAll(t, tab, tab.Cached())
+	if !slices.Equal(got, expected) {
+		for i := range min(len(got), len(expected)) {
+			if got[i] != expected[i] {
+				t.Errorf("row %d:\ngot  %s\nwant %s", i, got[i], expected[i])
+			}
+		}
+		t.Errorf("%d rows, want %d", len(got), len(expected))
+	}
+}
+
+func TestColumnsAreReadByName(t *testing.T) {
+	t.Parallel()
+	tab := createTable(t, store.NewMemory(), quiet, TableSpec{}, "a INT", "b STRING", "c ARRAY<INT>")
+	appendRows(t, tab, `{"a":1,"b":"x","c":[1]}`)
+	for rec, err := range tab.Scan(t.Context(), tab.Cached(), []string{"c", "a"}, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, _ := AppendRowJSON(nil, rec, 0)
+		if string(row) != `{"c":[1],"a":1}` {
+			t.Errorf("got %s", row)
+		}
+	}
+	for _, err := range tab.Scan(t.Context(), tab.Cached(), []string{"nope"}, nil) {
+		if err == nil {
+			t.Error("an unknown column was read")
+		}
+	}
+}
+
+func TestPartitionValues(t *testing.T) {
+	t.Parallel()
+	st, err := store.NewLocal(t.TempDir(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	copy(arr.Data().Buffers()[2].Bytes(), "other")
-	if *v != "value" {
-		t.Errorf("the value changed to %q", *v)
+	ddl := []string{"v INT", "s STRING", "i INT", "l BIGINT", "b BOOLEAN", "d DATE", "ts TIMESTAMP", "n TIMESTAMP_NTZ", "dec DECIMAL(10,2)", "f DOUBLE"}
+	tab := createTable(t, st, quiet, TableSpec{PartitionColumns: []string{"s", "i", "l", "b", "d", "ts", "n", "dec", "f"}}, ddl...)
+	rest := `"i":-5,"l":7,"b":true,"d":"2024-02-29","ts":"2024-01-02 03:04:05.000006Z","n":"2024-01-02 03:04:05.000006","dec":"-1.50","f":0.5}`
+	var rows []string
+	for i, s := range []string{"a", "A/A", "a b", "x%y", "%41", "é", "😀", "..", ".", "a=b", "a:b?c#d", " lead", "+", "__x", "\t"} {
+		rows = append(rows, fmt.Sprintf(`{"v":%d,"s":%s,%s`, i, mustJSON(s), rest))
 	}
+	rows = append(rows, `{"v":99}`)
+	appendRows(t, tab, rows...)
+	again, err := Open(t.Context(), st, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := batch(t, tab.Cached().Schema(), rows...)
+	got := map[string]bool{}
+	for _, r := range readAll(t, again, again.Cached()) {
+		got[r] = true
+	}
+	for i := range rows {
+		row, _ := AppendRowJSON(nil, want, i)
+		if !got[string(row)] {
+			t.Errorf("lost %s", row)
+		}
+	}
+	if n := again.Cached().NumFiles(); n != len(rows) {
+		t.Errorf("%d files", n)
+	}
+}
+
+func TestNotNullIsEnforced(t *testing.T) {
+	t.Parallel()
+	for ddl, row := range map[string]string{
+		"c INT NOT NULL": `{}`, "c STRUCT<a INT NOT NULL>": `{"c":{"a":null}}`, "c ARRAY<STRUCT<a INT NOT NULL>>": `{"c":[{"a":null}]}`,
+	} {
+		tab := createTable(t, store.NewMemory(), quiet, TableSpec{}, ddl, "d INT")
+		s := tab.Cached().Schema()
+		schema, err := ArrowSchema(Struct{nullable(s.Fields)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+		if err := b.UnmarshalJSON([]byte(row)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = tab.Append(t.Context(), []arrow.RecordBatch{b.NewRecordBatch()}, "WRITE")
+		if !errors.Is(err, ErrNotNull) || !strings.Contains(err.Error(), "column c") {
+			t.Errorf("%s: %v", ddl, err)
+		}
+	}
+}
+
+func TestStatistics(t *testing.T) {
+	t.Parallel()
+	x31 := strings.Repeat("x", 31)
+	tests := []struct{ ddl, rows, want string }{
+		{"c INT", `{"c":3} {"c":-1} {}`, `"minValues":{"c":-1},"maxValues":{"c":3},"nullCount":{"c":1}`},
+		{"c INT", `{} {}`, `"minValues":{},"maxValues":{},"nullCount":{"c":2}`},
+		{"c BIGINT", `{"c":9007199254740993}`, `"minValues":{"c":9007199254740993},"maxValues":{"c":9007199254740993}`},
+		{"c STRING", `{"c":"` + x31 + `yz"} {"c":"a"}`, `"minValues":{"c":"a"},"maxValues":{"c":"` + x31 + `y` + "\x7f" + `"}`},
+		{"c STRING", `{"c":"` + x31 + `😀😀"}`, `"minValues":{"c":"` + x31 + `"},"maxValues":{"c":"` + x31 + string(rune(0x10FFFF)) + `"}`},
+		{"c TIMESTAMP", `{"c":"2024-01-01 00:00:00.000001Z"}`, `"minValues":{"c":"2024-01-01T00:00:00.000Z"},"maxValues":{"c":"2024-01-01T00:00:00.001Z"}`},
+		{"c TIMESTAMP_NTZ", `{"c":"1969-12-31 23:59:59.999999"}`, `"minValues":{"c":"1969-12-31T23:59:59.999"},"maxValues":{"c":"1970-01-01T00:00:00.000"}`},
+		{"c DATE", `{"c":"0900-01-01"}`, `"minValues":{},"maxValues":{}`},
+		{"c DECIMAL(20,4)", `{"c":"1234567890123456.7800"}`, `"minValues":{"c":1234567890123456.7800}`},
+		{"c BOOLEAN", `{"c":true} {}`, `"minValues":{},"maxValues":{},"nullCount":{"c":1}`},
+		{"c STRUCT<a INT, b STRING>", `{"c":{"a":1}} {}`, `"minValues":{"c":{"a":1}},"maxValues":{"c":{"a":1}},"nullCount":{"c":{"a":1,"b":2}}`},
+	}
+	for _, tt := range tests {
+		tab := createTable(t, store.NewMemory(), quiet, TableSpec{}, tt.ddl)
+		appendRows(t, tab, strings.Split(tt.rows, "} {")[0:0]...)
+		rows := strings.Split(tt.rows, " {")
+		for i := 1; i < len(rows); i++ {
+			rows[i] = "{" + rows[i]
+		}
+		appendRows(t, tab, rows...)
+		for a := range tab.Cached().Files() {
+			if !strings.Contains(a.Stats, tt.want) {
+				t.Errorf("%s %s:\ngot  %s\nwant %s", tt.ddl, tt.rows, a.Stats, tt.want)
+			}
+		}
+	}
+	// NaN makes bounds moot.
+	tab := createTable(t, store.NewMemory(), quiet, TableSpec{}, "c DOUBLE")
+	schema, _ := ArrowSchema(tab.Cached().Schema())
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	b.Field(0).(*array.Float64Builder).AppendValues([]float64{1, math.NaN()}, nil)
+	if _, err := tab.Append(t.Context(), []arrow.RecordBatch{b.NewRecordBatch()}, "WRITE"); err != nil {
+		t.Fatal(err)
+	}
+	for a := range tab.Cached().Files() {
+		if !strings.Contains(a.Stats, `"minValues":{},"maxValues":{}`) {
+			t.Errorf("NaN: %s", a.Stats)
+		}
+	}
+}
+
+func FuzzParseCommit(f *testing.F) {
+	f.Add([]byte(`{"add":{"path":"a","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}` + "\n" + `{"unknown":{}}`))
+	f.Add([]byte(`{"metaData":null}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		actions, err := ParseCommit(data)
+		if err != nil && !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%v", err)
+		}
+		if err == nil { // what was taken can be written, and is taken again
+			out, err := encodeCommit(actions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := ParseCommit(out); err != nil || len(again) != len(actions) {
+				t.Errorf("read back %d of %d actions: %v", len(again), len(actions), err)
+			}
+		}
+	})
+}
+
+func FuzzReadFile(f *testing.F) {
+	st := store.NewMemory()
+	tab := createTable(f, st, quiet, TableSpec{}, everyType...)
+	appendRows(f, tab, everyRow...)
+	var name string
+	for a := range tab.Cached().Files() {
+		name = a.Path
+	}
+	data, err := st.Get(context.Background(), name)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(len(data)-10, byte(0xff), 20)
+	f.Add(5, byte(7), 0)
+	f.Fuzz(func(t *testing.T, at int, x byte, cut int) {
+		broken := slices.Clone(data)
+		if at >= 0 && at < len(broken) {
+			broken[at] ^= x
+		}
+		if cut > 0 && cut < len(broken) {
+			broken = broken[:len(broken)-cut]
+		}
+		if err := st.Put(context.Background(), "broken.parquet", broken, store.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for rec, err := range tab.ReadFile(context.Background(), tab.Cached(), "broken.parquet", nil, nil) {
+			if err != nil {
+				break // an error, not a panic, and no endless loop
+			}
+			if rec.NumRows() > 1<<20 {
+				t.Fatal("more rows than there can be")
+			}
+		}
+	})
+}
+
+func FuzzParseColumn(f *testing.F) {
+	f.Add("a ARRAY<STRUCT<x: INT NOT NULL COMMENT 'q', `y z` DECIMAL(10,2)>>")
+	f.Fuzz(func(t *testing.T, ddl string) {
+		c, err := ParseColumn(ddl)
+		if err != nil {
+			return
+		}
+		if _, err := ParseSchema([]byte(`{"type":"struct","fields":[` + string(FieldJSON(c)) + `]}`)); err != nil {
+			t.Errorf("%q: %v", ddl, err)
+		}
+	})
 }
