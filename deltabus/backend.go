@@ -31,7 +31,8 @@ type backend interface {
 	// checkpoints are those of all consumers.
 	checkpoints(ctx context.Context) ([]Checkpoint, error)
 	// saveCheckpoint replaces the checkpoint of next.Consumer, provided that the stored one has the epoch and the owner of held, or else
-	// those of next (a write of ours whose outcome we did not learn); otherwise ErrFenced.
+	// those of next (a write of ours whose outcome we did not learn), and, where next takes another epoch, the place of held; otherwise
+	// ErrFenced.
 	saveCheckpoint(ctx context.Context, held, next Checkpoint) error
 	// tidy removes what replaced checkpoints left behind. It is called now and then, by whoever writes checkpoints.
 	tidy(ctx context.Context) error

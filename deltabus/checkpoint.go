@@ -136,7 +136,9 @@ func (t *onTables) saveCheckpoint(ctx context.Context, held, next Checkpoint) er
 		}
 		isHeld := now.Epoch == held.Epoch && now.Owner == held.Owner
 		isOurs := now.Epoch == next.Epoch && now.Owner == next.Owner
-		if !isHeld && !isOurs {
+		// A start takes over from what it has read: an instance that moves on in between must not be set back.
+		isStale := isHeld && next.Epoch != held.Epoch && !samePlace(&now, &held)
+		if !isHeld && !isOurs || isStale {
 			return fmt.Errorf("consumer %s: %w: epoch %d (%s) is stored, this one is %d", next.Consumer, ErrFenced, now.Epoch, now.Owner, next.Epoch)
 		}
 		rec, err := buildRows(snap.Schema(), checkpointColumns, func(b *array.RecordBuilder) { appendCheckpoint(b, &next) })

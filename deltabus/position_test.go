@@ -375,3 +375,27 @@ func TestIdlePollIsOneStat(t *testing.T) {
 		}
 	})
 }
+
+// TestStartDoesNotSetBackWhoMovesOn: between a start's reading and its writing the other instance writes a checkpoint.
+func TestStartDoesNotSetBackWhoMovesOn(t *testing.T) {
+	t.Parallel()
+	b, _ := newTestBus(t)
+	first := Checkpoint{Consumer: "c", Filter: "t", TableID: "x", Version: 1, Epoch: 1, Owner: "old"}
+	if err := b.backend.saveCheckpoint(t.Context(), Checkpoint{}, first); err != nil {
+		t.Fatal(err)
+	}
+	moved := first
+	moved.Version = 5
+	if err := b.backend.saveCheckpoint(t.Context(), first, moved); err != nil {
+		t.Fatal(err)
+	}
+	taken := first // what the start has read
+	taken.Epoch, taken.Owner = 2, "new"
+	if err := b.backend.saveCheckpoint(t.Context(), first, taken); !errors.Is(err, ErrFenced) {
+		t.Errorf("a start with a stale reading: %v", err)
+	}
+	taken.Version = 5
+	if err := b.backend.saveCheckpoint(t.Context(), moved, taken); err != nil {
+		t.Errorf("a start that has read again: %v", err)
+	}
+}

@@ -280,16 +280,3 @@ func FuzzReadFile(f *testing.F) {
 		}
 	})
 }
-
-func FuzzParseColumn(f *testing.F) {
-	f.Add("a ARRAY<STRUCT<x: INT NOT NULL COMMENT 'q', `y z` DECIMAL(10,2)>>")
-	f.Fuzz(func(t *testing.T, ddl string) {
-		c, err := ParseColumn(ddl)
-		if err != nil {
-			return
-		}
-		if _, err := ParseSchema([]byte(`{"type":"struct","fields":[` + string(FieldJSON(c)) + `]}`)); err != nil {
-			t.Errorf("%q: %v", ddl, err)
-		}
-	})
-}
