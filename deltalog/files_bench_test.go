@@ -24,8 +24,11 @@ func (d discardStore) Put(ctx context.Context, name string, data []byte, opts st
 }
 
 var benchSchema = Struct{Fields: []Field{
-	{Name: "id", Type: String}, {Name: "topic", Type: String, Nullable: true}, {Name: "payload", Type: String, Nullable: true},
-	{Name: "at", Type: Timestamp, Nullable: true}, {Name: "seq", Type: Long, Nullable: true},
+	{Name: "id", Type: String},
+	{Name: "topic", Type: String, Nullable: true},
+	{Name: "payload", Type: String, Nullable: true},
+	{Name: "at", Type: Timestamp, Nullable: true},
+	{Name: "seq", Type: Long, Nullable: true},
 }}
 
 // benchRows is n rows of benchSchema with payloads of that many bytes.

@@ -48,8 +48,12 @@ func TestTypes(t *testing.T) {
 		}
 	}
 	for _, spec := range []TableSpec{
-		{}, {Schema: testColumns(t, "a INT", "A STRING")}, {Schema: testColumns(t, "a VARIANT")}, {Schema: testColumns(t, "a INT"), PartitionColumns: []string{"b"}},
-		{Schema: testColumns(t, "a INT"), PartitionColumns: []string{"a"}}, {Schema: testColumns(t, "a INT", "b ARRAY<INT>"), PartitionColumns: []string{"b"}},
+		{},
+		{Schema: testColumns(t, "a INT", "A STRING")},
+		{Schema: testColumns(t, "a VARIANT")},
+		{Schema: testColumns(t, "a INT"), PartitionColumns: []string{"b"}},
+		{Schema: testColumns(t, "a INT"), PartitionColumns: []string{"a"}},
+		{Schema: testColumns(t, "a INT", "b ARRAY<INT>"), PartitionColumns: []string{"b"}},
 		{Schema: testColumns(t, "a INT"), Configuration: map[string]string{"delta.logRetentionDuration": "soon"}},
 		{Schema: testColumns(t, "a INT"), Configuration: map[string]string{"delta.columnMapping.mode": "name"}},
 		{Schema: testColumns(t, "_commit_version INT"), Configuration: map[string]string{"delta.enableChangeDataFeed": "true"}},

@@ -25,8 +25,10 @@ func TestSchemaJSON(t *testing.T) {
 		{Name: "id", Type: Long, Metadata: map[string]json.RawMessage{}},
 		{Name: "d", Type: Decimal{38, 18}, Nullable: true, Metadata: s.Fields[1].Metadata},
 		{Name: "a", Type: Array{String, false}, Nullable: true, Metadata: map[string]json.RawMessage{}},
-		{Name: "m", Type: Map{Integer, Struct{[]Field{{Name: "x", Type: TimestampNTZ, Metadata: map[string]json.RawMessage{"k": []byte(`"v"`)}}}}, true},
-			Nullable: true, Metadata: map[string]json.RawMessage{}},
+		{
+			Name: "m", Type: Map{Integer, Struct{[]Field{{Name: "x", Type: TimestampNTZ, Metadata: map[string]json.RawMessage{"k": []byte(`"v"`)}}}}, true},
+			Nullable: true, Metadata: map[string]json.RawMessage{},
+		},
 		{Name: "v", Type: Variant, Nullable: true, Metadata: map[string]json.RawMessage{}},
 	}}
 	if !reflect.DeepEqual(s, want) {

@@ -34,6 +34,8 @@ type app struct {
 	started  startTime
 	origins  map[string]string // of each setting: where its value came from
 
+	configFile string // the one that was looked for
+
 	// Settings of every verb.
 	output, config, dataDir, host, token, bus, logLevel, logFormat string
 	log                                                            *slog.Logger
@@ -72,7 +74,7 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 func exitCode(err error) int {
 	var usage *usageError
 	switch {
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.Is(err, deltabus.ErrInvalidMessage), errors.Is(err, deltabus.ErrTopic):
 		return exitUsage
 	case errors.Is(err, deltabus.ErrFenced):
 		return exitFenced

@@ -60,9 +60,9 @@ func (a *app) resolveFlag(f *pflag.Flag, file map[string]string) error {
 		}
 	}
 	if v, ok := file[f.Name]; ok && f.Name != "config" {
-		a.origins[f.Name] = "file " + a.config
+		a.origins[f.Name] = "file " + a.configFile
 		if err := f.Value.Set(v); err != nil {
-			return fmt.Errorf("%s: %s: %q: %w", a.config, f.Name, v, err)
+			return fmt.Errorf("%s: %s: %q: %w", a.configFile, f.Name, v, err)
 		}
 	}
 	return nil
@@ -71,13 +71,15 @@ func (a *app) resolveFlag(f *pflag.Flag, file map[string]string) error {
 // readConfig reads the configuration file: its keys are the names of flags. A key that is none is an error with its line.
 func (a *app) readConfig(cmd *cobra.Command) (map[string]string, error) {
 	named := true
-	if a.config == "" {
-		a.config = os.Getenv(envName("config"))
+	path := a.config
+	if path == "" {
+		path = os.Getenv(envName("config"))
 	}
-	if a.config == "" {
-		a.config, named = defaultConfig, false
+	if path == "" {
+		path, named = defaultConfig, false
 	}
-	data, err := os.ReadFile(a.config)
+	a.configFile = path
+	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !named {
 		return nil, nil
 	}
@@ -88,7 +90,7 @@ func (a *app) readConfig(cmd *cobra.Command) (map[string]string, error) {
 	everyFlag(cmd.Root(), func(_ *cobra.Command, f *pflag.Flag) { known[f.Name] = true })
 	parsed, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		return nil, fmt.Errorf("configuration %s: %s", a.config, yaml.FormatError(err, false, true))
+		return nil, fmt.Errorf("configuration %s: %s", path, yaml.FormatError(err, false, true))
 	}
 	out := map[string]string{}
 	for _, doc := range parsed.Docs {
@@ -99,16 +101,16 @@ func (a *app) readConfig(cmd *cobra.Command) (map[string]string, error) {
 		case *ast.MappingNode:
 			pairs = body.Values
 		default:
-			return nil, fmt.Errorf("configuration %s: it must be a list of keys and values", a.config)
+			return nil, fmt.Errorf("configuration %s: it must be a list of keys and values", path)
 		}
 		for _, p := range pairs {
 			key := p.Key.String()
 			if !known[key] {
-				return nil, fmt.Errorf("configuration %s line %d: unknown key %q; keys are the names of flags", a.config, p.Key.GetToken().Position.Line, key)
+				return nil, fmt.Errorf("configuration %s line %d: unknown key %q; keys are the names of flags", path, p.Key.GetToken().Position.Line, key)
 			}
 			var v any
 			if err := yaml.NodeToValue(p.Value, &v); err != nil {
-				return nil, fmt.Errorf("configuration %s line %d: %w", a.config, p.Key.GetToken().Position.Line, err)
+				return nil, fmt.Errorf("configuration %s line %d: %w", path, p.Key.GetToken().Position.Line, err)
 			}
 			if list, ok := v.([]any); ok {
 				texts := make([]string, len(list))

@@ -39,7 +39,11 @@ func (a *app) consumeCommand() *cobra.Command {
 			"Without --follow it ends once all that was committed at its start is done. A new --id starts at --from.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withBus(cmd.Context(), func(b *deltabus.Bus) error { return a.consume(cmd, b, f) })
+			opts, err := f.options()
+			if err != nil {
+				return err
+			}
+			return a.withBus(cmd.Context(), func(b *deltabus.Bus) error { return a.consume(cmd, b, f, opts) })
 		},
 	}
 	fl := c.Flags()
@@ -55,16 +59,17 @@ func (a *app) consumeCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) consume(cmd *cobra.Command, b *deltabus.Bus, f consumeFlags) error {
+// options turns flags into options.
+func (f consumeFlags) options() ([]deltabus.ConsumerOption, error) {
 	if f.id == "" || f.topic == "" {
-		return usagef("--id and --topic are required")
+		return nil, usagef("--id and --topic are required")
 	}
 	from, err := deltabus.ParseFrom(f.from)
 	if err != nil {
-		return usagef("--from: %w", err)
+		return nil, usagef("--from: %w", err)
 	}
 	if f.retries < 1 || f.max < 0 {
-		return usagef("--retries must be at least 1, and --max not negative")
+		return nil, usagef("--retries must be at least 1, and --max not negative")
 	}
 	opts := []deltabus.ConsumerOption{deltabus.WithFrom(from), deltabus.WithMaxEvents(f.max), deltabus.WithRetry(deltabus.RetryPolicy{MaxAttempts: f.retries})}
 	if !f.follow {
@@ -76,6 +81,10 @@ func (a *app) consume(cmd *cobra.Command, b *deltabus.Bus, f consumeFlags) error
 	if f.reset {
 		opts = append(opts, deltabus.WithReset(from))
 	}
+	return opts, nil
+}
+
+func (a *app) consume(cmd *cobra.Command, b *deltabus.Bus, f consumeFlags, opts []deltabus.ConsumerOption) error {
 	rows := &jsonRows{w: a.out, array: a.output == "json"}
 	handler := func(_ context.Context, e deltabus.Event) error {
 		line, err := json.Marshal(toEventJSON(e))
