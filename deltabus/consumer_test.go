@@ -308,7 +308,15 @@ func TestDuplicatesAreHandledOnce(t *testing.T) {
 	if got := consume(t, b, "c", "t", nil); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("second run %v", got)
 	}
-	if got := consume(t, b, "all", "t", nil, WithDedupWindow(0)); !slices.Equal(got, []string{"a", "a", "b"}) {
+	// Also from versions that are done.
+	publishBatch(t, b, Message{ID: "m2", Topic: "t", Payload: []byte("b")}, Message{ID: "m3", Topic: "t", Payload: []byte("c")})
+	if got := consume(t, b, "c", "t", nil); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("third run %v", got)
+	}
+	if got := consume(t, b, "few", "t", nil, WithDedupWindow(1)); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("with a window of one %v", got)
+	}
+	if got := consume(t, b, "all", "t", nil, WithDedupWindow(0)); !slices.Equal(got, []string{"a", "a", "b", "b", "c"}) {
 		t.Errorf("without a window %v", got)
 	}
 }

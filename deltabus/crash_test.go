@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -180,6 +181,37 @@ func TestTwinsThatStartTogether(t *testing.T) {
 	}
 	if fenced != twins-1 {
 		t.Errorf("%d of %d were fenced", fenced, twins)
+	}
+}
+
+// TestTwinsOfOneNameInTheSameMoment: one commits its start between the other's look and its commit. They hold different epochs.
+func TestTwinsOfOneNameInTheSameMoment(t *testing.T) {
+	t.Parallel()
+	b, st := newTestBus(t)
+	appendEvents(t, b, event("1", "t", 1))
+	first, err := b.Consumer("c", "t", func(context.Context, Event) error { return nil }, fast(WithOwner("same"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := false
+	other, err := Open(t.Context(), Config{Workspace: OnStore(store.WithFaults(st, func(o store.Op) store.Fault {
+		if o.IfAbsent && strings.Contains(o.Name, "checkpoints/_delta_log") && !started {
+			started = true
+			if err := first.start(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		return store.None
+	}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	consume(t, other, "c", "t", nil, WithOwner("same"))
+	if err := first.loop(t.Context()); !errors.Is(err, ErrFenced) || !started {
+		t.Errorf("the first to start: %v", err)
+	}
+	if c := stored(t, b, "c"); c.Epoch != 2 || !strings.HasPrefix(c.Owner, "same/") {
+		t.Errorf("checkpoint %+v", c)
 	}
 }
 

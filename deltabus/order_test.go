@@ -70,7 +70,10 @@ func TestSortThatIsLeftEarly(t *testing.T) {
 			}
 		}
 	}
-	for range sortedEvents(source, 10, sortBytes) {
+	for _, err := range sortedEvents(source, 10, sortBytes) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		break
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) != 0 {

@@ -236,6 +236,32 @@ func TestRecreatedTableIsNoticedAtAStart(t *testing.T) {
 	}
 }
 
+// TestVersionThatGoesBack: an older copy of the table was put back, with the same id.
+func TestVersionThatGoesBack(t *testing.T) {
+	t.Parallel()
+	b, st := newTestBus(t)
+	appendEvents(t, b, event("1", "t", 1))
+	appendEvents(t, b, event("2", "t", 2))
+	consume(t, b, "c", "t", nil)
+	if err := st.Delete(t.Context(), "main/deltabus/messages/_delta_log/00000000000000000002.json"); err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(t.Context(), Config{Workspace: OnStore(st)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.Consumer("c", "t", func(context.Context, Event) error { return nil }, fast()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(t.Context()); !errors.Is(err, ErrTableRecreated) {
+		t.Errorf("run: %v", err)
+	}
+	if status, err := b.Consumers(t.Context()); err != nil || status[0].State != StateRecreated {
+		t.Errorf("status %+v, %v", status, err)
+	}
+}
+
 // TestRecreatedTableIsNoticedWhilePolling: both when nothing comes, and when the new table reaches the version that is waited for.
 func TestRecreatedTableIsNoticedWhilePolling(t *testing.T) {
 	for _, versions := range []int{0, 3} {
@@ -258,8 +284,12 @@ func TestRecreatedTableIsNoticedWhilePolling(t *testing.T) {
 					<-time.After(time.Millisecond)
 					appendEvents(t, anew, event(fmt.Sprint("new", i), "t", 9))
 				}
+				begun := time.Now()
 				if err := <-c.done; !errors.Is(err, ErrTableRecreated) {
 					t.Errorf("run: %v", err)
+				}
+				if took := time.Since(begun); took > 10*time.Second {
+					t.Errorf("it took %v", took)
 				}
 				if !slices.Equal(got, []string{"1"}) {
 					t.Errorf("handled %v", got)

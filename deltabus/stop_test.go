@@ -46,7 +46,7 @@ func TestStopInTwoSteps(t *testing.T) {
 						handled = true
 						return nil
 					}
-				})
+				}, WithRetry(RetryPolicy{MaxAttempts: 1}))
 				if err != nil {
 					t.Fatal(err)
 				}
