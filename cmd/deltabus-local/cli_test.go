@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func TestScripts(t *testing.T) {
 			}
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "ready": ready, "field": field, "killserver": killServer},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "ready": ready, "field": field, "killserver": killServer, "terminate": terminate},
 	})
 }
 
@@ -89,6 +90,13 @@ func killServer(ts *testscript.TestScript, _ bool, args []string) {
 		<-time.After(5 * time.Millisecond)
 	}
 	ts.Fatalf("the server does not go")
+}
+
+// terminate FILE: asks the server of a ready file to end, as a service manager does.
+func terminate(ts *testscript.TestScript, _ bool, args []string) {
+	p, err := os.FindProcess(readInfo(ts, args[0]).PID)
+	ts.Check(err)
+	ts.Check(p.Signal(syscall.SIGTERM))
 }
 
 // field NAME KEY FILE: sets NAME to a key of the first JSON object in FILE.
