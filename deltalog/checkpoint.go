@@ -143,7 +143,7 @@ func (t *Table) checkpoint(ctx context.Context, s *Snapshot) error {
 	if err := errors.Join(flush(), w.Close()); err != nil {
 		return err
 	}
-	if err := t.st.Put(ctx, checkpointName(s.version), buf.Bytes(), store.PutOptions{}); err != nil {
+	if err := t.put(ctx, checkpointName(s.version), buf.Bytes(), store.PutOptions{}); err != nil {
 		return err
 	}
 	return t.writeLastCheckpoint(ctx, lastCheckpoint{Version: s.version, Size: size, SizeInBytes: int64(buf.Len()), NumOfAddFiles: adds})
@@ -177,7 +177,7 @@ func (s *Snapshot) headRows(now time.Time) []checkpointRow {
 	for _, d := range s.set.domains {
 		rows = append(rows, checkpointRow{DomainMetadata: &checkpointDomain{d.Domain, d.Configuration, false}})
 	}
-	cutoff := now.Add(-m.interval(propDeletedFileRetention, 7*24*time.Hour)).UnixMilli()
+	cutoff := now.Add(-m.interval(propDeletedFileRetention, defaultDeletedFileRetention)).UnixMilli()
 	for key, tomb := range s.set.tombstones {
 		switch {
 		case tomb.version > s.version:
@@ -247,6 +247,8 @@ func (t *Table) maybeCheckpoint() {
 	if every < 0 || s.version-t.lastCheckpoint.Load() < every || !t.checkpointing.CompareAndSwap(false, true) {
 		return
 	}
+	t.backgroundMu.Lock()
+	defer t.backgroundMu.Unlock()
 	t.background.Go(func() {
 		defer t.checkpointing.Store(false)
 		t.lastCheckpoint.Store(s.version) // also if it fails: the next try comes an interval later

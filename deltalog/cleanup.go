@@ -20,7 +20,7 @@ func (t *Table) cleanLog(ctx context.Context, s *Snapshot) error {
 	if !s.metadata.flag(propExpiredLogCleanup, true) || slices.Contains(s.protocol.WriterFeatures, "checkpointProtection") {
 		return nil
 	}
-	retention := s.metadata.interval(propLogRetention, 30*24*time.Hour)
+	retention := s.metadata.interval(propLogRetention, defaultLogRetention)
 	cutoff := t.opts.Clock().Add(-retention)
 	if retention >= 24*time.Hour {
 		cutoff = cutoff.UTC().Truncate(24 * time.Hour)
@@ -82,7 +82,7 @@ func (t *Table) Vacuum(ctx context.Context, o VacuumOptions) ([]string, error) {
 	}
 	retention := o.Retention
 	if retention <= 0 {
-		retention = s.metadata.interval(propDeletedFileRetention, 7*24*time.Hour)
+		retention = s.metadata.interval(propDeletedFileRetention, defaultDeletedFileRetention)
 	}
 	cutoff := t.opts.Clock().Add(-retention)
 	needed := map[string]bool{}

@@ -13,12 +13,14 @@ import (
 	"github.com/deltabus/deltabus-local/deltalog/store"
 )
 
-// Commit commits tx: at the next version, rebased over other writers' commits as long as they do not conflict
-// (delta.md 2.10). An error that wraps ErrConflict or ErrTxnAlreadyCommitted left nothing behind; after an unclear error of the store the
-// outcome is settled by reading back the commit's own txnId. The table's snapshot is updated when it returns.
+// errTaken says that another writer has the version.
+var errTaken = errors.New("version taken")
+
+// Commit commits tx: at the next version, rebased over other writers' commits as long as they do not conflict (delta.md 2.10). It tries until
+// ctx ends. An error that wraps ErrConflict or ErrTxnAlreadyCommitted left nothing behind. After an unclear error of the store the outcome is
+// settled by reading back the commit's own txnId; where not even that is possible, the error wraps ErrOutcomeUnknown. After one that wraps
+// store.ErrSyncFailed this Table writes no more. The table's snapshot is updated when it returns.
 func (t *Table) Commit(ctx context.Context, tx Transaction) (*Commit, error) {
-	t.commitMu.Lock()
-	defer t.commitMu.Unlock()
 	c, err := t.commit(ctx, tx)
 	if err != nil {
 		return nil, fmt.Errorf("commit to %s: %w", t.st.URL(""), err)
@@ -28,17 +30,17 @@ func (t *Table) Commit(ctx context.Context, tx Transaction) (*Commit, error) {
 }
 
 func (t *Table) commit(ctx context.Context, tx Transaction) (*Commit, error) {
-	if t.poison != nil {
-		return nil, fmt.Errorf("this table stopped writing after a failed sync, open it again: %w", t.poison)
-	}
-	if tx.Base == nil || tx.Operation == "" {
-		return nil, errors.New("a transaction needs a base snapshot and an operation")
-	}
-	if err := checkWritable(tx.Base.protocol, tx.Base.metadata, tx.Base.schema); err != nil {
+	if err := tx.validate(); err != nil {
 		return nil, err
 	}
-	if len(tx.Removes) > 0 && !tx.NoDataChange && tx.Base.metadata.flag(propAppendOnly, false) {
-		return nil, errors.New("DELTA_CANNOT_MODIFY_APPEND_ONLY: this table is only to be appended to (delta.appendOnly)")
+	select {
+	case t.committing <- struct{}{}:
+		defer func() { <-t.committing }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err := t.stillThere(ctx); err != nil {
+		return nil, err
 	}
 	txnID := uuid.NewString()
 	checked := tx.Base.version
@@ -48,20 +50,28 @@ func (t *Table) commit(ctx context.Context, tx Transaction) (*Commit, error) {
 			return nil, fmt.Errorf("%w: the table was created anew", ErrConflict)
 		}
 		for ; checked < cur.version; checked++ {
-			if err := t.checkWinner(ctx, &tx, checked+1); err != nil {
+			winner, err := t.ReadCommit(ctx, checked+1)
+			if errors.Is(err, ErrVersionNotFound) {
+				return nil, fmt.Errorf("%w: the log no longer tells what happened since version %d, read the table again: %w", ErrConflict, checked, err)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if attempt > 0 && winner.Info().String("txnId") == txnID {
+				return winner, nil // the store said otherwise
+			}
+			if err := tx.checkWinner(winner); err != nil {
 				return nil, err
 			}
 		}
-		for _, txn := range tx.Txns {
-			if last, ok := cur.Txn(txn.AppID); ok && last.Version >= txn.Version {
-				return nil, fmt.Errorf("%w: application %s is at version %d", ErrTxnAlreadyCommitted, txn.AppID, last.Version)
-			}
+		if err := tx.check(cur); err != nil {
+			return nil, err
 		}
 		c, err := t.tryVersion(ctx, &tx, cur, txnID)
 		if err == nil {
 			return c, nil
 		}
-		if !errors.Is(err, store.ErrExist) {
+		if !errors.Is(err, errTaken) {
 			return nil, err
 		}
 		// Lost the race for this version. Others of other processes may be as quick: wait a little, and no longer than the caller does.
@@ -74,35 +84,15 @@ func (t *Table) commit(ctx context.Context, tx Transaction) (*Commit, error) {
 	}
 }
 
-// tryVersion puts tx at the version after cur. An error that matches store.ErrExist means that somebody else has it.
+// tryVersion commits tx at the version after cur, or fails with errTaken.
 func (t *Table) tryVersion(ctx context.Context, tx *Transaction, cur *Snapshot, txnID string) (*Commit, error) {
 	ts := t.opts.Clock().Truncate(time.Millisecond)
 	if !ts.After(cur.timestamp) {
 		ts = cur.timestamp.Add(time.Millisecond)
 	}
 	c := &Commit{Version: cur.version + 1, Timestamp: ts, Actions: t.actions(tx, ts, txnID), modified: ts}
-	data, err := encodeCommit(c.Actions)
-	if err != nil {
+	if err := t.publish(ctx, c, txnID); err != nil {
 		return nil, err
-	}
-	c.Size = int64(len(data))
-	err = t.st.Put(ctx, logName(c.Version), data, store.PutOptions{IfAbsent: true, ModTime: ts})
-	switch {
-	case err == nil:
-	case errors.Is(err, store.ErrSyncFailed):
-		t.poison = err
-		return nil, err
-	default:
-		// Taken by somebody else, or by us although the store says otherwise, or not at all: what is there tells.
-		switch own, there, readErr := t.isOwn(ctx, c.Version, txnID); {
-		case readErr != nil:
-			return nil, fmt.Errorf("outcome of version %d unknown: %w", c.Version, errors.Join(err, readErr))
-		case own:
-		case there:
-			return nil, fmt.Errorf("version %d: %w", c.Version, store.ErrExist)
-		default:
-			return nil, err
-		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,6 +103,43 @@ func (t *Table) tryVersion(ctx context.Context, tx *Transaction, cur *Snapshot, 
 		}
 	}
 	return c, nil
+}
+
+// publish puts the file of c, which carries txnID, in place if its version is free, else it fails with errTaken.
+func (t *Table) publish(ctx context.Context, c *Commit, txnID string) error {
+	data, err := encodeCommit(c.Actions)
+	if err != nil {
+		return err
+	}
+	c.Size = int64(len(data))
+	err = t.put(ctx, logName(c.Version), data, store.PutOptions{IfAbsent: true, ModTime: c.Timestamp})
+	if err == nil || errors.Is(err, store.ErrSyncFailed) {
+		return err
+	}
+	// Taken by somebody else, or by us although the store says otherwise, or not at all: what is there tells.
+	switch own, there, readErr := t.isOwn(ctx, c.Version, txnID); {
+	case readErr != nil:
+		// The store's answer is only quoted: "exists" may have been about our own file.
+		return fmt.Errorf("version %d: %w: %v; then %w", c.Version, ErrOutcomeUnknown, err, readErr)
+	case own:
+		return nil
+	case there:
+		return fmt.Errorf("version %d: %w", c.Version, errTaken)
+	}
+	return err
+}
+
+// put writes a file. A failed sync makes it the last: what is on disk is unknown then, and only a new Table, which reads it, may go on
+// (design.md, decision 2).
+func (t *Table) put(ctx context.Context, name string, data []byte, opts store.PutOptions) error {
+	if failed := t.poison.Load(); failed != nil {
+		return fmt.Errorf("this table stopped writing after a failed sync, open it again: %w", *failed)
+	}
+	err := t.st.Put(ctx, name, data, opts)
+	if errors.Is(err, store.ErrSyncFailed) {
+		t.poison.CompareAndSwap(nil, &err)
+	}
+	return err
 }
 
 // isOwn reads back the commit of version and tells whether it carries our txnId.

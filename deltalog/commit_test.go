@@ -301,20 +301,32 @@ func TestUnclearCommitIsSettledByReadingBack(t *testing.T) {
 
 func TestFailedSyncStopsWriting(t *testing.T) {
 	t.Parallel()
-	broken := false
-	tab := createTable(t, store.WithFaults(store.NewMemory(), func(op store.Op) store.Fault {
-		if broken && op.Kind == "put" && op.IfAbsent {
-			return store.SyncFailed
+	for what, isIt := range map[string]func(op store.Op) bool{
+		"commit":    func(op store.Op) bool { return op.IfAbsent },
+		"data file": func(op store.Op) bool { return strings.HasSuffix(op.Name, ".snappy.parquet") },
+	} {
+		broken := false
+		st := store.WithFaults(store.NewMemory(), func(op store.Op) store.Fault {
+			if broken && op.Kind == "put" && isIt(op) {
+				return store.SyncFailed
+			}
+			return store.None
+		})
+		tab := createTable(t, st, quiet, TableSpec{})
+		rows := []arrow.RecordBatch{batch(t, tab.Cached().Schema(), id(1))}
+		broken = true
+		if _, err := tab.Append(t.Context(), rows, "WRITE"); !errors.Is(err, store.ErrSyncFailed) {
+			t.Errorf("%s: got %v", what, err)
 		}
-		return store.None
-	}), quiet, TableSpec{})
-	broken = true
-	if _, err := tab.Commit(t.Context(), adding("a")(tab, tab.Cached())); !errors.Is(err, store.ErrSyncFailed) {
-		t.Errorf("got %v", err)
-	}
-	broken = false // the disk says that all is well again, as disks do
-	if _, err := tab.Commit(t.Context(), adding("a")(tab, tab.Cached())); !errors.Is(err, store.ErrSyncFailed) {
-		t.Errorf("it went on writing: %v", err)
+		broken = false // the disk says that all is well again, as disks do
+		if _, err := tab.Append(t.Context(), rows, "WRITE"); !errors.Is(err, store.ErrSyncFailed) || !strings.Contains(err.Error(), "open it again") {
+			t.Errorf("%s: it went on writing: %v", what, err)
+		}
+		again, err := Open(t.Context(), st, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendRows(t, again, id(2))
 	}
 }
 

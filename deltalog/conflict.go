@@ -1,20 +1,15 @@
 package deltalog
 
 import (
-	"context"
 	"fmt"
 	"slices"
 )
 
-// checkWinner decides whether tx may still commit after the winner of version, by the table of delta.md 2.10. Everything this
+// checkWinner decides whether tx may still commit after the winner c, by the table of delta.md 2.10. Everything this
 // package writes is Serializable; a blind append reads nothing, so it only conflicts with changes of what it was written for.
-func (t *Table) checkWinner(ctx context.Context, tx *Transaction, version int64) error {
-	c, err := t.ReadCommit(ctx, version)
-	if err != nil {
-		return err
-	}
+func (tx *Transaction) checkWinner(c *Commit) error {
 	conflict := func(class, what string) error {
-		return fmt.Errorf("%w: %s: version %d %s", ErrConflict, class, version, what)
+		return fmt.Errorf("%w: %s: version %d %s", ErrConflict, class, c.Version, what)
 	}
 	for i := range c.Actions {
 		switch a := &c.Actions[i]; {
@@ -41,7 +36,9 @@ func (t *Table) checkWinner(ctx context.Context, tx *Transaction, version int64)
 			if slices.ContainsFunc(tx.Removes, func(own *Add) bool { return fileKey(own.Path, own.DeletionVector) == key }) {
 				return conflict("DELTA_CONCURRENT_DELETE_DELETE", "removed a file that this transaction removes")
 			}
-			if tx.reads(a.Remove.PartitionValues) {
+			// A remove of an old writer may not say which partition it was in.
+			unknown := a.Remove.PartitionValues == nil && len(tx.ReadPartitions) > 0
+			if unknown || tx.reads(a.Remove.PartitionValues) {
 				return conflict("DELTA_CONCURRENT_DELETE_READ", "removed a file of what was read")
 			}
 		}

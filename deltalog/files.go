@@ -125,7 +125,7 @@ func (t *Table) writeFile(ctx context.Context, snap *Snapshot, p *part) (Add, er
 		return Add{}, err
 	}
 	path := partitionDir(snap.metadata.PartitionColumns, p.values) + "part-00000-" + uuid.NewString() + ".c000.snappy.parquet"
-	if err := t.st.Put(ctx, path, f.out.Bytes(), store.PutOptions{}); err != nil {
+	if err := t.put(ctx, path, f.out.Bytes(), store.PutOptions{}); err != nil {
 		return Add{}, err
 	}
 	add := Add{

@@ -13,12 +13,14 @@ type entry struct {
 	add     *Add
 	key     string
 	added   int64
-	removed atomic.Int64 // the version that removed it; 0: none (version 0 removes nothing)
+	removed atomic.Int64 // one more than the version that removed it; 0: none
 }
+
+func (e *entry) live() bool { return e.removed.Load() == 0 }
 
 func (e *entry) liveAt(version int64) bool {
 	r := e.removed.Load()
-	return r == 0 || r > version
+	return r == 0 || r > version+1
 }
 
 // tombstone is a remove action that vacuum and checkpoints still need.
@@ -141,7 +143,7 @@ func (f *fileSet) remove(version int64, r *Remove) {
 }
 
 func (f *fileSet) end(e *entry, version int64) {
-	e.removed.Store(version)
+	e.removed.Store(version + 1)
 	delete(f.byKey, e.key)
 	f.live--
 	f.bytes -= e.add.Size
@@ -150,7 +152,7 @@ func (f *fileSet) end(e *entry, version int64) {
 		kept := f.byPartition[p][:0:0]
 		// A snapshot that is a few versions old may still ask for what has just ended, so the last ended ones stay.
 		for i, x := range f.byPartition[p] {
-			if x.removed.Load() == 0 || len(f.byPartition[p])-i <= 8 {
+			if x.live() || len(f.byPartition[p])-i <= 8 {
 				kept = append(kept, x)
 			}
 		}
@@ -165,11 +167,18 @@ func (f *fileSet) compact() {
 	}
 	kept := make([]*entry, 0, f.live*2)
 	for _, e := range f.entries {
-		if e.removed.Load() == 0 {
+		if e.live() {
 			kept = append(kept, e)
 		}
 	}
 	f.entries = kept
+}
+
+// isLive reports whether the newest version has the file.
+func (f *fileSet) isLive(key string) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.byKey[key] != nil
 }
 
 // in returns the entries of a partition.

@@ -20,6 +20,9 @@ var (
 	ErrConflict = errors.New("concurrent modification")
 	// ErrTxnAlreadyCommitted: the table's txn for this application is already at or past the version.
 	ErrTxnAlreadyCommitted = errors.New("transaction already committed")
+	// ErrOutcomeUnknown: a commit may or may not have happened, as the store neither answered nor could be read. Trying again may do it twice;
+	// a transaction with a Txn may be tried again safely.
+	ErrOutcomeUnknown = errors.New("outcome of the commit unknown")
 	// ErrCorrupt: the log or a file contradicts the protocol (a gap, a missing file, broken content).
 	ErrCorrupt = errors.New("corrupt table")
 )

@@ -17,8 +17,13 @@ const (
 	propTxnRetention         = "delta.setTransactionRetentionDuration"
 	propExpiredLogCleanup    = "delta.enableExpiredLogCleanup"
 	propICT                  = "delta.enableInCommitTimestamps"
-	propICTVersion           = "delta.inCommitTimestampEnablementVersion"
 	propIndexedCols          = "delta.dataSkippingNumIndexedCols"
+)
+
+// What the retentions default to.
+const (
+	defaultLogRetention         = 30 * 24 * time.Hour
+	defaultDeletedFileRetention = 7 * 24 * time.Hour
 )
 
 // parseInterval reads a property like "interval 30 days" or "interval 1 week 2 hours". Months and years are refused, as their length varies.

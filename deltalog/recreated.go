@@ -28,7 +28,7 @@ func (t *Table) Recreated(ctx context.Context, version int64) (bool, error) {
 	case err != nil && !errors.Is(err, store.ErrNotExist):
 		return false, fmt.Errorf("stat version %d of %s: %w", version, t.st.URL(""), err)
 	}
-	now, err := (&Table{st: t.st, opts: t.opts}).load(ctx, -1)
+	now, err := newTable(t.st, t.opts).load(ctx, -1)
 	if errors.Is(err, ErrNotTable) {
 		return true, nil
 	}

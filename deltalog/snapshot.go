@@ -16,6 +16,7 @@ type Snapshot struct {
 	metadata  *Metadata
 	protocol  *Protocol
 	schema    Struct
+	writable  error // why the table may not be written, or nil
 	set       *fileSet
 	entries   []*entry // the shared list as far as this version
 	live      int

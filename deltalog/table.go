@@ -23,16 +23,19 @@ type Table struct {
 	st   store.Store
 	opts Options
 
-	// commitMu makes the commits of this process take turns: racing each other for a version would only cost retries.
-	commitMu sync.Mutex
-	// poison is set by a failed sync: what is on disk is unknown, so this table writes no more (design.md, decision 2).
-	poison error
+	// committing is held by the one commit in progress: this process racing itself for a version would only cost retries.
+	committing chan struct{}
+	// poison is the failed sync after which this table writes no more.
+	poison atomic.Pointer[error]
+	// seen is when a commit of the log was last seen to be there, in ms since the epoch.
+	seen atomic.Int64
 
 	// mu guards the advance of newest; reading it needs no lock.
 	mu     sync.Mutex
 	newest atomic.Pointer[Snapshot]
 	recent ring
 
+	backgroundMu   sync.Mutex // parts starting work from waiting for its end
 	background     sync.WaitGroup
 	checkpointing  atomic.Bool
 	lastCheckpoint atomic.Int64
@@ -51,7 +54,16 @@ func Create(ctx context.Context, st store.Store, spec TableSpec, opts Options) (
 	if err != nil {
 		return fail(err)
 	}
-	now := opts.Clock().UnixMilli()
+	for info, err := range st.List(ctx, logDir, "") {
+		if err != nil {
+			return fail(err)
+		}
+		if parseLogName(info.Name).kind != otherFile { // version 0 alone does not tell: cleanup removes it some day
+			return fail(ErrTableExists)
+		}
+	}
+	ts := opts.Clock().Truncate(time.Millisecond)
+	created := ts.UnixMilli()
 	config := spec.Configuration
 	if config == nil {
 		config = map[string]string{}
@@ -60,29 +72,27 @@ func Create(ctx context.Context, st store.Store, spec TableSpec, opts Options) (
 		ID: uuid.NewString(), Name: spec.Name, Description: spec.Description,
 		Format:       Format{Provider: "parquet", Options: map[string]string{}},
 		SchemaString: string(schema), PartitionColumns: append([]string{}, spec.PartitionColumns...),
-		Configuration: config, CreatedTime: &now,
+		Configuration: config, CreatedTime: &created,
 	}
 	protocol := newProtocol(spec.Schema, config)
 	if err := checkWritable(protocol, meta, spec.Schema); err != nil {
 		return fail(err)
 	}
-	ts := opts.Clock().Truncate(time.Millisecond)
-	data, err := encodeCommit([]Action{
-		{CommitInfo: newCommitInfo(opts, ts, Transaction{Operation: "CREATE TABLE", Parameters: createParameters(spec)}, true, uuid.NewString())},
-		{Protocol: protocol},
-		{Metadata: meta},
-	})
-	if err != nil {
-		return fail(err)
-	}
-	err = st.Put(ctx, logName(0), data, store.PutOptions{IfAbsent: true, ModTime: ts})
-	if errors.Is(err, store.ErrExist) {
-		return fail(ErrTableExists)
+	txnID := uuid.NewString()
+	info := newCommitInfo(opts, ts, Transaction{Operation: "CREATE TABLE", Parameters: createParameters(spec)}, true, txnID)
+	c := &Commit{Timestamp: ts, modified: ts, Actions: []Action{{CommitInfo: info}, {Protocol: protocol}, {Metadata: meta}}}
+	t := newTable(st, opts)
+	err = t.publish(ctx, c, txnID)
+	if errors.Is(err, errTaken) {
+		err = ErrTableExists
 	}
 	if err != nil {
 		return fail(err)
 	}
-	return Open(ctx, st, opts)
+	if err := t.advance(&Snapshot{version: -1, set: newFileSet()}, c); err != nil {
+		return fail(err)
+	}
+	return t, nil
 }
 
 // validate checks what a table is asked to be.
@@ -119,15 +129,20 @@ func (spec TableSpec) validate() error {
 			}
 		}
 	}
+	return validateProperties(spec.Configuration)
+}
+
+// validateProperties refuses table properties that this package would not honour.
+func validateProperties(config map[string]string) error {
 	for _, key := range []string{propLogRetention, propDeletedFileRetention, propTxnRetention} {
-		if v, ok := spec.Configuration[key]; ok {
+		if v, ok := config[key]; ok {
 			if _, err := parseInterval(v); err != nil {
 				return fmt.Errorf("property %s: %w", key, err)
 			}
 		}
 	}
 	for _, key := range unsupportedProperties {
-		if v, ok := spec.Configuration[key]; ok && !strings.EqualFold(v, "false") && !strings.EqualFold(v, "none") {
+		if v, ok := config[key]; ok && !strings.EqualFold(v, "false") && !strings.EqualFold(v, "none") {
 			return fmt.Errorf("property %s: %w", key, ErrUnsupported)
 		}
 	}
@@ -155,16 +170,21 @@ func createParameters(spec TableSpec) map[string]any {
 
 // Open opens the table in st and loads its newest snapshot.
 func Open(ctx context.Context, st store.Store, opts Options) (*Table, error) {
-	t := &Table{st: st, opts: opts.withDefaults()}
+	t := newTable(st, opts.withDefaults())
 	snap, err := t.load(ctx, -1)
 	if err != nil {
 		return nil, fmt.Errorf("open table %s: %w", st.URL(""), err)
 	}
 	t.newest.Store(snap)
+	t.sawLog()
 	if _, err := t.Snapshot(ctx); err != nil {
-		return nil, fmt.Errorf("open table %s: %w", st.URL(""), err)
+		return nil, fmt.Errorf("open table: %w", err)
 	}
 	return t, nil
+}
+
+func newTable(st store.Store, opts Options) *Table {
+	return &Table{st: st, opts: opts, committing: make(chan struct{}, 1)}
 }
 
 func (o Options) withDefaults() Options {
@@ -188,6 +208,17 @@ func (t *Table) Cached() *Snapshot { return t.newest.Load() }
 
 // Snapshot refreshes and returns the newest snapshot. With nothing new it costs one Stat.
 func (t *Table) Snapshot(ctx context.Context) (*Snapshot, error) {
+	s, err := t.refresh(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("refresh table %s: %w", t.st.URL(""), err)
+	}
+	return s, nil
+}
+
+func (t *Table) refresh(ctx context.Context) (*Snapshot, error) {
+	if err := t.stillThere(ctx); err != nil {
+		return nil, err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for {
@@ -213,6 +244,40 @@ func (t *Table) advance(cur *Snapshot, c *Commit) error {
 	}
 	t.recent.add(c)
 	t.newest.Store(next)
+	t.sawLog()
+	return nil
+}
+
+func (t *Table) sawLog() { t.seen.Store(t.opts.Clock().UnixMilli()) }
+
+// stillThere makes sure that the log has not moved on without us. Cleanup elsewhere may have removed what follows the newest version known here
+// once that is older than the log's retention (a process that was stopped, a laptop that slept): the next version would seem not to be there yet,
+// and committing it would be lost. So after half of the retention without news the log is looked at, which otherwise costs nothing.
+func (t *Table) stillThere(ctx context.Context) error {
+	cur := t.Cached()
+	if t.opts.Clock().UnixMilli()-t.seen.Load() < cur.metadata.interval(propLogRetention, defaultLogRetention).Milliseconds()/2 {
+		return nil
+	}
+	_, err := t.st.Stat(ctx, logName(cur.version))
+	if err == nil {
+		t.sawLog()
+		return nil
+	}
+	if !errors.Is(err, store.ErrNotExist) {
+		return err
+	}
+	now, err := newTable(t.st, t.opts).load(ctx, -1)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if newest := t.newest.Load(); newest.metadata.ID != now.metadata.ID {
+		return fmt.Errorf("%w: the table was created anew, open it again", ErrConflict)
+	} else if newest.version < now.version {
+		t.newest.Store(now)
+	}
+	t.sawLog()
 	return nil
 }
 
@@ -253,6 +318,7 @@ func (s *Snapshot) settle() error {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	s.schema = schema
+	s.writable = checkWritable(s.protocol, s.metadata, schema)
 	s.set.setColumns(s.metadata.PartitionColumns)
 	return nil
 }
@@ -266,7 +332,7 @@ func (f *fileSet) setColumns(columns []string) {
 	}
 	f.columns, f.byPartition = columns, map[string][]*entry{}
 	for _, e := range f.entries {
-		if e.removed.Load() == 0 && len(columns) > 0 {
+		if e.live() && len(columns) > 0 {
 			p := partitionKey(columns, func(c string) *string { return e.add.PartitionValues[c] })
 			f.byPartition[p] = append(f.byPartition[p], e)
 		}
@@ -275,6 +341,8 @@ func (f *fileSet) setColumns(columns []string) {
 
 // Close waits for background work (checkpoints) to end.
 func (t *Table) Close() error {
+	t.backgroundMu.Lock()
+	defer t.backgroundMu.Unlock()
 	t.background.Wait()
 	return nil
 }

@@ -1,5 +1,11 @@
 package deltalog
 
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
 // Transaction is what one commit will contain.
 type Transaction struct {
 	// Base is the snapshot that the transaction was made against. Required.
@@ -11,7 +17,7 @@ type Transaction struct {
 	// Metrics is commitInfo's operationMetrics.
 	Metrics map[string]string
 	// Adds are files written by WriteFiles. Removes are live files of Base that this commit ends; each becomes a
-	// remove action with DataChange as in DataChange.
+	// remove action with DataChange unless NoDataChange.
 	Adds    []Add
 	Removes []*Add
 	// NoDataChange marks a pure rearrangement (dataChange=false everywhere).
@@ -26,4 +32,79 @@ type Transaction struct {
 	// transaction is a blind append and never conflicts with data changes.
 	ReadPartitions []map[string]string
 	ReadTable      bool
+}
+
+// validate finds what no commit may hold (delta.md 2.1), and metadata that the table could not be read with.
+func (tx *Transaction) validate() error {
+	if tx.Base == nil || tx.Operation == "" {
+		return errors.New("a transaction needs a base snapshot and an operation")
+	}
+	if n := len(tx.Adds) + len(tx.Removes); n > 1 {
+		paths := make(map[string]bool, n)
+		for i := range tx.Adds {
+			if err := once(paths, fileKey(tx.Adds[i].Path, tx.Adds[i].DeletionVector)); err != nil {
+				return err
+			}
+		}
+		for _, a := range tx.Removes {
+			if err := once(paths, fileKey(a.Path, a.DeletionVector)); err != nil {
+				return err
+			}
+		}
+	}
+	for i, own := range tx.Txns {
+		if slices.ContainsFunc(tx.Txns[:i], func(other Txn) bool { return other.AppID == own.AppID }) {
+			return fmt.Errorf("application %s has two txns", own.AppID)
+		}
+	}
+	if tx.Metadata == nil && tx.Protocol == nil {
+		return nil
+	}
+	m, p := tx.Metadata, tx.Protocol
+	if m == nil {
+		m = tx.Base.metadata
+	}
+	if p == nil {
+		p = tx.Base.protocol
+	}
+	schema, err := ParseSchema([]byte(m.SchemaString))
+	if err != nil {
+		return err
+	}
+	if m.ID != tx.Base.metadata.ID {
+		return errors.New("a table keeps its id")
+	}
+	if m.flag(propChangeDataFeed, false) && !feedEnabled(p, m) {
+		return fmt.Errorf("property %s needs a protocol with changeDataFeed", propChangeDataFeed)
+	}
+	return errors.Join(validateProperties(m.Configuration), checkReadable(p, m), checkWritable(p, m, schema))
+}
+
+func once(seen map[string]bool, key string) error {
+	if seen[key] {
+		return fmt.Errorf("file %s is named twice", key)
+	}
+	seen[key] = true
+	return nil
+}
+
+// check decides whether tx may follow cur, as far as the table's state tells.
+func (tx *Transaction) check(cur *Snapshot) error {
+	if cur.writable != nil {
+		return cur.writable
+	}
+	if len(tx.Removes) > 0 && !tx.NoDataChange && cur.metadata.flag(propAppendOnly, false) {
+		return errors.New("DELTA_CANNOT_MODIFY_APPEND_ONLY: this table is only to be appended to (delta.appendOnly)")
+	}
+	for _, txn := range tx.Txns {
+		if last, ok := cur.Txn(txn.AppID); ok && last.Version >= txn.Version {
+			return fmt.Errorf("%w: application %s is at version %d", ErrTxnAlreadyCommitted, txn.AppID, last.Version)
+		}
+	}
+	for _, a := range tx.Removes {
+		if !cur.set.isLive(fileKey(a.Path, a.DeletionVector)) {
+			return fmt.Errorf("%w: file %s, which this transaction removes, is not in the table", ErrConflict, a.Path)
+		}
+	}
+	return nil
 }
