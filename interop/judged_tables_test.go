@@ -43,7 +43,7 @@ func TestJudgesReadOurTables(t *testing.T) {
 			name := "main.judged." + table.name
 			dir := s.createTable(name, definitions(table.columns), table.partitionBy, table.properties)
 			input, expected := writeRows(t, table.columns, 0, n)
-			sent(t, s.ingest(name, input, arguments{"mode": "batch", "batch": batch, "pause": 0.03}), n)
+			sent(t, s.ingest(name, input, arguments{"mode": "batch", "batch": batch, "ack": 1}), n)
 
 			newest := wholeLog(t, dir)
 			if newest < 4 {

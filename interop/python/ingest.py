@@ -49,7 +49,9 @@ def run_sync(records):
     stream = ZerobusSdk(args["url"], args["url"]).create_stream(args["client_id"], args["client_secret"], properties(sync))
     ingest = stream.ingest_record_offset if args["mode"] == "single" else stream.ingest_records_offset
     for i, r in enumerate(chunks(records)):
-        ingest(r)
+        offset = ingest(r)
+        if "ack" in args:  # each chunk is a commit of its own
+            stream.wait_for_offset(offset)
         if pause:
             peer.out(progress=i)
             time.sleep(pause)
@@ -64,7 +66,9 @@ async def run_async(records):
     stream = await ZerobusSdk(args["url"], args["url"]).create_stream(args["client_id"], args["client_secret"], properties(aio))
     ingest = stream.ingest_record_offset if args["mode"] == "single" else stream.ingest_records_offset
     for i, r in enumerate(chunks(records)):
-        await ingest(r)
+        offset = await ingest(r)
+        if "ack" in args:
+            await stream.wait_for_offset(offset)
         if pause:
             peer.out(progress=i)
             await asyncio.sleep(pause)
