@@ -3,6 +3,7 @@ module github.com/deltabus/deltabus-local/interop
 go 1.26.0
 
 require (
+	github.com/apache/arrow-go/v18 v18.8.0
 	github.com/deltabus/deltabus-local v0.0.0
 	github.com/google/uuid v1.6.0
 	google.golang.org/protobuf v1.36.12
@@ -10,7 +11,6 @@ require (
 
 require (
 	github.com/andybalholm/brotli v1.2.3 // indirect
-	github.com/apache/arrow-go/v18 v18.7.0 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/goccy/go-json v0.10.6 // indirect
 	github.com/goccy/go-yaml v1.19.2 // indirect
