@@ -29,6 +29,7 @@ def write(n):
                 i += 1
             stream.wait_for_offset(offset)
             say(stream=n, acked=i)
+            stop.wait(float(args.get("pause", 0)))
         stream.flush()
         stream.close()
         say(stream=n, acked=i, closed=True)
