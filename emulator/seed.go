@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 
@@ -79,7 +80,7 @@ func ParseSeed(data []byte) (*Seed, error) {
 		return &s, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("seed: %s", yaml.FormatError(err, false, true))
+		return nil, fmt.Errorf("seed: %s", strings.TrimSpace(yaml.FormatError(err, false, true)))
 	}
 	for _, list := range []struct {
 		names []string
