@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -63,23 +64,27 @@ func TestDropUnderAStream(t *testing.T) {
 			idle, busy := openStream(t, conn, table), openStream(t, conn, table)
 			idle.acknowledged(0, `{"id":1}`)
 			busy.acknowledged(0, `{"id":2}`)
-			sending := make(chan error, 1)
-			go func() {
-				for i := int64(1); ; i++ {
-					if err := busy.send(i, `{"id":3}`); err != nil {
-						_, err = busy.rpc.Recv()
-						for err == nil {
-							_, err = busy.rpc.Recv()
-						}
-						sending <- err
-						return
+			gone, ended := make(chan struct{}), make(chan error, 1)
+			go func() { // sends until it is told that the table is gone, or finds out
+				var err error
+				for i := int64(1); err == nil; i++ {
+					select {
+					case <-gone:
+						err = errors.Join(busy.send(i, `{"id":3}`), busy.rpc.CloseSend(), io.EOF)
+					default:
+						err = busy.send(i, `{"id":3}`)
 					}
 				}
+				for err = nil; err == nil; {
+					_, err = busy.rpc.Recv()
+				}
+				ended <- err
 			}()
 			if code, body := newAPI(t, e).call(http.MethodDelete, uc+"tables/"+table, ""); code != 200 {
 				t.Fatalf("drop: %d %s", code, body)
 			}
-			if err := <-sending; status.Code(err) != codes.NotFound {
+			close(gone)
+			if err := <-ended; status.Code(err) != codes.NotFound {
 				t.Errorf("the busy stream ends with %v", err)
 			}
 			if err := idle.send(1, `{"id":4}`); err != nil {
