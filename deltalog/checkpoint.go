@@ -174,16 +174,12 @@ func (s *Snapshot) headRows(now time.Time) []checkpointRow {
 			rows = append(rows, checkpointRow{Txn: &checkpointTxn{n.txn.AppID, n.txn.Version, n.txn.LastUpdated}})
 		}
 	}
-	for _, d := range s.set.domains {
+	for _, d := range s.domains {
 		rows = append(rows, checkpointRow{DomainMetadata: &checkpointDomain{d.Domain, d.Configuration, false}})
 	}
-	cutoff := now.Add(-m.interval(propDeletedFileRetention, defaultDeletedFileRetention)).UnixMilli()
-	for key, tomb := range s.set.tombstones {
-		switch {
-		case tomb.version > s.version:
-		case tomb.remove.DeletionTimestamp == nil || *tomb.remove.DeletionTimestamp < cutoff:
-			delete(s.set.tombstones, key)
-		default:
+	s.set.prune(now.Add(-m.interval(propDeletedFileRetention, defaultDeletedFileRetention)).UnixMilli())
+	for _, tomb := range s.set.tombstones {
+		if tomb.version <= s.version {
 			rows = append(rows, checkpointRow{Remove: toCheckpointRemove(tomb.remove)})
 		}
 	}

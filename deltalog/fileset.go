@@ -2,6 +2,7 @@ package deltalog
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,28 +38,41 @@ type txnNode struct {
 	depth   int
 }
 
-// maxTxnDepth bounds how many earlier txns of one application are kept for older snapshots.
-const maxTxnDepth = 64
+// keptTxns bounds how many earlier txns of one application are kept for older snapshots: that many, up to twice as many.
+const keptTxns = 256
+
+// partition is the files of one combination of partition values, in the order they came.
+type partition struct {
+	entries []*entry
+	ended   int
+	// since is the first version for which entries are complete: what ended before it may have been dropped.
+	since int64
+}
+
+// keptEnded is how many ended files of a partition are kept before those that ended are dropped.
+const keptEnded = 32
 
 // fileSet is what all snapshots of one table share: files in the order they came, with the versions between which each is
-// live. A new version appends to it and marks what it removes; older snapshots go on seeing what they saw.
+// live. A new version appends to it and marks what it removes; older snapshots go on seeing what they saw. Lists are only appended to or
+// replaced, so that whoever holds one may go on reading it.
 type fileSet struct {
 	mu          sync.RWMutex
 	entries     []*entry
 	byKey       map[string]*entry // live ones
-	byPartition map[string][]*entry
+	byPartition map[string]*partition
+	since       int64 // the first version for which byPartition is complete
 	columns     []string
 	tombstones  map[string]tombstone
+	pruneAt     int // how many tombstones there may be before the expired ones are looked for
 	txns        map[string]*txnNode
-	domains     map[string]*DomainMetadata
 	live        int
 	bytes       int64
 }
 
 func newFileSet() *fileSet {
 	return &fileSet{
-		byKey: map[string]*entry{}, byPartition: map[string][]*entry{}, tombstones: map[string]tombstone{},
-		txns: map[string]*txnNode{}, domains: map[string]*DomainMetadata{},
+		byKey: map[string]*entry{}, byPartition: map[string]*partition{}, tombstones: map[string]tombstone{},
+		pruneAt: 1024, txns: map[string]*txnNode{},
 	}
 }
 
@@ -81,23 +95,16 @@ func fileKey(path string, dv *DeletionVector) string {
 	return key
 }
 
-// apply records the file, txn and domain actions of a version.
-func (f *fileSet) apply(version int64, actions []Action) {
+// apply records the file and txn actions of a version. Removes whose deletion is before expired (ms) need not be remembered.
+func (f *fileSet) apply(version int64, actions []Action, expired int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range actions {
-		a := &actions[i]
-		switch {
+		switch a := &actions[i]; {
 		case a.Remove != nil:
 			f.remove(version, a.Remove)
 		case a.Txn != nil:
 			f.addTxn(version, *a.Txn)
-		case a.DomainMetadata != nil:
-			if a.DomainMetadata.Removed {
-				delete(f.domains, a.DomainMetadata.Domain)
-			} else {
-				f.domains[a.DomainMetadata.Domain] = a.DomainMetadata
-			}
 		}
 	}
 	// Adds after removes: one commit may remove a path and add it again with another deletion vector.
@@ -106,13 +113,24 @@ func (f *fileSet) apply(version int64, actions []Action) {
 			f.add(version, add)
 		}
 	}
-	f.compact()
+	f.compact(version)
+	if len(f.tombstones) > f.pruneAt {
+		f.prune(expired)
+		f.pruneAt = max(1024, 2*len(f.tombstones))
+	}
 }
 
 func (f *fileSet) addTxn(version int64, txn Txn) {
 	n := &txnNode{txn: txn, version: version}
-	if before := f.txns[txn.AppID]; before != nil && before.depth < maxTxnDepth {
+	if before := f.txns[txn.AppID]; before != nil {
 		n.before, n.depth = before, before.depth+1
+	}
+	if n.depth >= 2*keptTxns {
+		last := n
+		for range keptTxns {
+			last = last.before
+		}
+		last.before, n.depth = nil, keptTxns
 	}
 	f.txns[txn.AppID] = n
 }
@@ -126,12 +144,27 @@ func (f *fileSet) add(version int64, add *Add) {
 	e := &entry{add: add, key: key, added: version}
 	f.entries = append(f.entries, e)
 	f.byKey[key] = e
-	if len(f.columns) > 0 {
-		p := partitionKey(f.columns, func(c string) *string { return add.PartitionValues[c] })
-		f.byPartition[p] = append(f.byPartition[p], e)
-	}
+	f.index(e)
 	f.live++
 	f.bytes += add.Size
+}
+
+// index adds a live file to its partition.
+func (f *fileSet) index(e *entry) {
+	if len(f.columns) == 0 {
+		return
+	}
+	key := f.partitionOf(e)
+	p := f.byPartition[key]
+	if p == nil {
+		p = &partition{since: f.since}
+		f.byPartition[key] = p
+	}
+	p.entries = append(p.entries, e)
+}
+
+func (f *fileSet) partitionOf(e *entry) string {
+	return partitionKey(f.columns, func(c string) *string { return e.add.PartitionValues[c] })
 }
 
 func (f *fileSet) remove(version int64, r *Remove) {
@@ -147,31 +180,61 @@ func (f *fileSet) end(e *entry, version int64) {
 	delete(f.byKey, e.key)
 	f.live--
 	f.bytes -= e.add.Size
-	if len(f.columns) > 0 {
-		p := partitionKey(f.columns, func(c string) *string { return e.add.PartitionValues[c] })
-		kept := f.byPartition[p][:0:0]
-		// A snapshot that is a few versions old may still ask for what has just ended, so the last ended ones stay.
-		for i, x := range f.byPartition[p] {
-			if x.live() || len(f.byPartition[p])-i <= 8 {
-				kept = append(kept, x)
-			}
-		}
-		f.byPartition[p] = kept
+	if len(f.columns) == 0 {
+		return
+	}
+	p := f.byPartition[f.partitionOf(e)]
+	if p.ended++; p.ended >= keptEnded && 2*p.ended > len(p.entries) {
+		p.entries, p.ended, p.since = liveOf(p.entries, len(p.entries)-p.ended), 0, version
 	}
 }
 
 // compact drops ended entries once they are the most; snapshots made before keep their own list.
-func (f *fileSet) compact() {
+func (f *fileSet) compact(version int64) {
 	if len(f.entries) < 1024 || f.live*2 > len(f.entries) {
 		return
 	}
-	kept := make([]*entry, 0, f.live*2)
-	for _, e := range f.entries {
+	f.entries = liveOf(f.entries, f.live)
+	f.reindex(version)
+}
+
+func liveOf(entries []*entry, live int) []*entry {
+	kept := make([]*entry, 0, live*2)
+	for _, e := range entries {
 		if e.live() {
 			kept = append(kept, e)
 		}
 	}
-	f.entries = kept
+	return kept
+}
+
+// reindex makes the partitions anew, which are complete from version on.
+func (f *fileSet) reindex(version int64) {
+	f.byPartition, f.since = map[string]*partition{}, version
+	for _, e := range f.entries {
+		if e.live() {
+			f.index(e)
+		}
+	}
+}
+
+// setColumns names the partition columns as of version.
+func (f *fileSet) setColumns(columns []string, version int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Equal(f.columns, columns) {
+		f.columns = columns
+		f.reindex(version)
+	}
+}
+
+// prune forgets removes that happened before expired (ms).
+func (f *fileSet) prune(expired int64) {
+	for key, tomb := range f.tombstones {
+		if at := tomb.remove.DeletionTimestamp; at == nil || *at < expired {
+			delete(f.tombstones, key)
+		}
+	}
 }
 
 // isLive reports whether the newest version has the file.
@@ -181,14 +244,21 @@ func (f *fileSet) isLive(key string) bool {
 	return f.byKey[key] != nil
 }
 
-// in returns the entries of a partition.
-func (f *fileSet) in(key string) []*entry {
+// in returns the entries of a partition for a snapshot of version; false if they are no longer complete for it.
+func (f *fileSet) in(key string, version int64) ([]*entry, bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.byPartition[key]
+	if version < f.since {
+		return nil, false
+	}
+	p := f.byPartition[key]
+	if p == nil {
+		return nil, true
+	}
+	return p.entries, version >= p.since
 }
 
-// txn is the last txn of an application at or before version.
+// txn is the last txn of an application at or before version. A snapshot that the application has left hundreds of txns behind may find none.
 func (f *fileSet) txn(appID string, version int64) (Txn, bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

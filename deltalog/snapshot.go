@@ -17,6 +17,7 @@ type Snapshot struct {
 	protocol  *Protocol
 	schema    Struct
 	writable  error // why the table may not be written, or nil
+	domains   map[string]*DomainMetadata
 	set       *fileSet
 	entries   []*entry // the shared list as far as this version
 	live      int
@@ -75,32 +76,36 @@ func (s *Snapshot) Files() iter.Seq[*Add] {
 }
 
 // FilesIn yields the live files whose partition values equal those given; columns left out match anything. With a value
-// for every partition column it costs what is in that partition.
+// for every partition column it costs what is in that partition, as long as the snapshot is not many changes of that partition old.
 func (s *Snapshot) FilesIn(partition map[string]string) iter.Seq[*Add] {
 	if len(partition) == 0 {
 		return s.Files()
 	}
-	if columns := s.metadata.PartitionColumns; len(partition) == len(columns) {
-		return func(yield func(*Add) bool) {
-			for _, e := range s.set.in(partitionKey(columns, func(c string) *string {
-				if v, ok := partition[c]; ok {
-					return &v
-				}
-				return nil
-			})) {
-				if e.added <= s.version && e.liveAt(s.version) && !yield(e.add) {
-					return
-				}
-			}
-		}
-	}
 	return func(yield func(*Add) bool) {
-		for add := range s.Files() {
-			if inPartition(add.PartitionValues, partition) && !yield(add) {
+		entries, indexed := s.entriesIn(partition)
+		for _, e := range entries {
+			if e.added <= s.version && e.liveAt(s.version) && (indexed || inPartition(e.add.PartitionValues, partition)) && !yield(e.add) {
 				return
 			}
 		}
 	}
+}
+
+// entriesIn is the entries of a partition, or all of them if they are not indexed for this snapshot.
+func (s *Snapshot) entriesIn(partition map[string]string) (entries []*entry, indexed bool) {
+	whole := true
+	key := partitionKey(s.metadata.PartitionColumns, func(c string) *string {
+		v, ok := partition[c]
+		whole = whole && ok
+		return &v
+	})
+	if whole && len(partition) == len(s.metadata.PartitionColumns) {
+		entries, indexed = s.set.in(key, s.version)
+	}
+	if !indexed {
+		return s.entries, false
+	}
+	return entries, true
 }
 
 // inPartition reports whether values match want.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -291,6 +292,8 @@ func (s *Snapshot) next(c *Commit) (*Snapshot, error) {
 			n.protocol = a.Protocol
 		case a.Metadata != nil:
 			n.metadata = a.Metadata
+		case a.DomainMetadata != nil:
+			n.setDomain(a.DomainMetadata)
 		}
 	}
 	if n.protocol != s.protocol || n.metadata != s.metadata {
@@ -298,11 +301,29 @@ func (s *Snapshot) next(c *Commit) (*Snapshot, error) {
 			return nil, fmt.Errorf("version %d: %w", c.Version, err)
 		}
 	}
-	n.set.apply(c.Version, c.Actions)
+	var expired int64
+	if n.metadata != nil {
+		expired = c.Timestamp.Add(-n.metadata.interval(propDeletedFileRetention, defaultDeletedFileRetention)).UnixMilli()
+	}
+	n.set.apply(c.Version, c.Actions, expired)
 	n.set.mu.RLock()
 	n.entries, n.live, n.bytes = n.set.entries[:len(n.set.entries):len(n.set.entries)], n.set.live, n.set.bytes
 	n.set.mu.RUnlock()
 	return &n, nil
+}
+
+// setDomain gives the snapshot in the making a list of domains of its own, as earlier ones keep theirs.
+func (s *Snapshot) setDomain(d *DomainMetadata) {
+	domains := maps.Clone(s.domains)
+	if domains == nil {
+		domains = map[string]*DomainMetadata{}
+	}
+	if d.Removed {
+		delete(domains, d.Domain)
+	} else {
+		domains[d.Domain] = d
+	}
+	s.domains = domains
 }
 
 // settle derives what follows from metadata and protocol, and refuses what cannot be read.
@@ -319,24 +340,8 @@ func (s *Snapshot) settle() error {
 	}
 	s.schema = schema
 	s.writable = checkWritable(s.protocol, s.metadata, schema)
-	s.set.setColumns(s.metadata.PartitionColumns)
+	s.set.setColumns(s.metadata.PartitionColumns, s.version)
 	return nil
-}
-
-// setColumns names the partition columns, which index the files.
-func (f *fileSet) setColumns(columns []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if slices.Equal(f.columns, columns) {
-		return
-	}
-	f.columns, f.byPartition = columns, map[string][]*entry{}
-	for _, e := range f.entries {
-		if e.live() && len(columns) > 0 {
-			p := partitionKey(columns, func(c string) *string { return e.add.PartitionValues[c] })
-			f.byPartition[p] = append(f.byPartition[p], e)
-		}
-	}
 }
 
 // Close waits for background work (checkpoints) to end.
