@@ -329,7 +329,7 @@ func hasSidecars(pf *parquet.File) bool {
 func findLeaf(root *parquet.Column, path ...string) (*parquet.Column, bool) {
 	c := root
 	for n, name := range path {
-		i := -1
+		var i int
 		switch columns := c.Columns(); {
 		case name == "key_value" && len(columns) == 1:
 			i = 0

@@ -11,7 +11,7 @@ import (
 	"github.com/deltabus/deltabus-local/deltalog/store"
 )
 
-// ErrLocation: a table cannot be at that place. The text says why.
+// ErrLocation says that a table cannot be at that place, and why.
 var ErrLocation = errors.New("unusable location")
 
 // at is the store of a catalog entry's location: relative to the workspace's tables, or a file:// URL.

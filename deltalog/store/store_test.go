@@ -199,7 +199,10 @@ var conformance = []struct {
 				t.Errorf("list %q after %q: %s, want %s", c.prefix, c.after, got, c.want)
 			}
 		}
-		for range s.List(t.Context(), "", "") {
+		for _, err := range s.List(t.Context(), "", "") {
+			if err != nil {
+				t.Error(err)
+			}
 			break // a caller may stop
 		}
 	}},
