@@ -19,8 +19,11 @@ const (
 	maxGroupBytes = 128 << 20
 )
 
-// sliceRows is how many rows of a batch are written column by column before the next ones.
-const sliceRows = 1 << 16
+// A batch is written in slices of at most so many rows, or about so many bytes, each column by column.
+const (
+	sliceRows  = 1 << 16
+	sliceBytes = 16 << 20
+)
 
 // maxIdleBuffer is the largest file buffer that a writer keeps for its next file.
 const maxIdleBuffer = 16 << 20
@@ -120,6 +123,9 @@ func (t *Table) writeFile(ctx context.Context, snap *Snapshot, p *part) (Add, er
 	if err := f.w.Close(); err != nil {
 		return Add{}, err
 	}
+	if err := trimFooter(&f.out, f.w.File().Metadata()); err != nil {
+		return Add{}, err
+	}
 	stats, err := statistics(snap, f.columns, p)
 	if err != nil {
 		return Add{}, err
@@ -143,10 +149,11 @@ func (t *Table) writeFile(ctx context.Context, snap *Snapshot, p *part) (Add, er
 func (f *fileWriter) write(batches []arrow.RecordBatch) error {
 	rows := 0
 	for _, b := range batches {
-		for from := int64(0); from < b.NumRows(); from += sliceRows {
+		limit := rowsOfSlice(b)
+		for from := int64(0); from < b.NumRows(); from += limit {
 			part := b
-			if b.NumRows() > sliceRows {
-				part = b.NewSlice(from, min(from+sliceRows, b.NumRows()))
+			if b.NumRows() > limit {
+				part = b.NewSlice(from, min(from+limit, b.NumRows()))
 			}
 			for _, c := range f.columns {
 				for _, leaf := range c.leaves {
@@ -165,6 +172,15 @@ func (f *fileWriter) write(batches []arrow.RecordBatch) error {
 		}
 	}
 	return nil
+}
+
+// rowsOfSlice is how many rows of b are written at once. A batch that is itself a slice counts as large as what it is from.
+func rowsOfSlice(b arrow.RecordBatch) int64 {
+	size := uint64(1)
+	for _, c := range b.Columns() {
+		size += c.Data().SizeInBytes()
+	}
+	return max(1, min(sliceRows, sliceBytes*b.NumRows()/int64(size)))
 }
 
 // Append is WriteFiles and a blind-append Commit in one.
