@@ -19,8 +19,14 @@ type cursor struct {
 	pages  parquet.Pages
 	page   parquet.Page
 	values parquet.ValueReader
-	buf    [512]parquet.Value
+	buf    []parquet.Value
 	at, n  int
+}
+
+// newCursor starts at the first value of a column.
+func newCursor(group parquet.RowGroup, col *parquet.Column) *cursor {
+	// Small files are many: what is set aside for them is small too.
+	return &cursor{pages: group.ColumnChunks()[col.Index()].Pages(), buf: make([]parquet.Value, max(16, min(512, group.NumRows())))}
 }
 
 // peek is the next value; io.ErrUnexpectedEOF behind the last.
@@ -36,7 +42,7 @@ func (c *cursor) peek() (*parquet.Value, error) {
 			}
 			c.page, c.values = page, page.Values()
 		}
-		n, err := c.values.ReadValues(c.buf[:])
+		n, err := c.values.ReadValues(c.buf)
 		c.at, c.n = 0, n
 		if n == 0 && err == nil {
 			err = io.ErrNoProgress
@@ -138,7 +144,7 @@ func newNode(col *parquet.Column, t DataType, group parquet.RowGroup, opened *[]
 	if err != nil {
 		return nil, err
 	}
-	c := &cursor{pages: group.ColumnChunks()[col.Index()].Pages()}
+	c := newCursor(group, col)
 	*opened = append(*opened, c)
 	n.leaf, n.first, n.leaves, n.convert = c, c, []*cursor{c}, convert
 	return n, nil
@@ -153,7 +159,7 @@ func (n *node) openAny(col *parquet.Column, group parquet.RowGroup, opened *[]*c
 		}
 		col = col.Columns()[0]
 	}
-	c := &cursor{pages: group.ColumnChunks()[col.Index()].Pages()}
+	c := newCursor(group, col)
 	*opened = append(*opened, c)
 	n.first, n.leaves, n.witness = c, []*cursor{c}, true
 	return nil

@@ -102,9 +102,18 @@ func (t *Table) readFile(ctx context.Context, snap *Snapshot, p string, values m
 		}
 		err = errors.Join(err, f.Close())
 	}()
-	pf, err := parquet.OpenFile(f, f.Size(), parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
+	tail, err := newTailReader(f)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return err
+	}
+	defer func() {
+		if tail.failed != nil {
+			err = tail.failed
+		}
+	}()
+	pf, err := tail.open()
+	if err != nil {
+		return err
 	}
 	fields, err := project(snap.schema, columns)
 	if err != nil {
