@@ -272,9 +272,18 @@ func (t *Table) readCheckpoint(ctx context.Context, version int64) (actions []Ac
 			actions, err = nil, fmt.Errorf("%s: %w: %v", name, ErrCorrupt, r)
 		}
 	}()
-	pf, err := parquet.OpenFile(f, f.Size())
+	tail, err := newTailReader(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", name, ErrCorrupt, err)
+		return nil, err
+	}
+	defer func() {
+		if tail.failed != nil {
+			actions, err = nil, tail.failed
+		}
+	}()
+	pf, err := tail.open()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	for _, group := range pf.RowGroups() {
 		r, err := readCheckpointGroup(pf, group)

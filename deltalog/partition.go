@@ -208,11 +208,7 @@ func hiveEscape(s string) string {
 			b.WriteByte(c)
 		}
 	}
-	escaped := b.String()
-	if escaped == "." || escaped == ".." { // no directory may have these names
-		return strings.ReplaceAll(escaped, ".", "%2E")
-	}
-	return escaped
+	return b.String()
 }
 
 // encodePath is the URI form of a relative path, as add.path has it: everything but unreserved characters, "/" and
