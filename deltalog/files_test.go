@@ -1,10 +1,8 @@
 package deltalog
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -184,51 +182,6 @@ func TestNotNullIsEnforced(t *testing.T) {
 	}
 }
 
-func TestStatistics(t *testing.T) {
-	t.Parallel()
-	x31 := strings.Repeat("x", 31)
-	tests := []struct{ ddl, rows, want string }{
-		{"c INT", `{"c":3} {"c":-1} {}`, `"minValues":{"c":-1},"maxValues":{"c":3},"nullCount":{"c":1}`},
-		{"c INT", `{} {}`, `"minValues":{},"maxValues":{},"nullCount":{"c":2}`},
-		{"c BIGINT", `{"c":9007199254740993}`, `"minValues":{"c":9007199254740993},"maxValues":{"c":9007199254740993}`},
-		{"c STRING", `{"c":"` + x31 + `yz"} {"c":"a"}`, `"minValues":{"c":"a"},"maxValues":{"c":"` + x31 + `y` + "\x7f" + `"}`},
-		{"c STRING", `{"c":"` + x31 + `😀😀"}`, `"minValues":{"c":"` + x31 + `"},"maxValues":{"c":"` + x31 + string(rune(0x10FFFF)) + `"}`},
-		{"c TIMESTAMP", `{"c":"2024-01-01 00:00:00.000001Z"}`, `"minValues":{"c":"2024-01-01T00:00:00.000Z"},"maxValues":{"c":"2024-01-01T00:00:00.001Z"}`},
-		{"c TIMESTAMP_NTZ", `{"c":"1969-12-31 23:59:59.999999"}`, `"minValues":{"c":"1969-12-31T23:59:59.999"},"maxValues":{"c":"1970-01-01T00:00:00.000"}`},
-		{"c DATE", `{"c":"0900-01-01"}`, `"minValues":{},"maxValues":{}`},
-		{"c DECIMAL(20,4)", `{"c":"1234567890123456.7800"}`, `"minValues":{"c":1234567890123456.7800}`},
-		{"c BOOLEAN", `{"c":true} {}`, `"minValues":{},"maxValues":{},"nullCount":{"c":1}`},
-		{"c STRUCT<a INT, b STRING>", `{"c":{"a":1}} {}`, `"minValues":{"c":{"a":1}},"maxValues":{"c":{"a":1}},"nullCount":{"c":{"a":1,"b":2}}`},
-	}
-	for _, tt := range tests {
-		tab := createTable(t, store.NewMemory(), quiet, TableSpec{}, tt.ddl)
-		appendRows(t, tab, strings.Split(tt.rows, "} {")[0:0]...)
-		rows := strings.Split(tt.rows, " {")
-		for i := 1; i < len(rows); i++ {
-			rows[i] = "{" + rows[i]
-		}
-		appendRows(t, tab, rows...)
-		for a := range tab.Cached().Files() {
-			if !strings.Contains(a.Stats, tt.want) {
-				t.Errorf("%s %s:\ngot  %s\nwant %s", tt.ddl, tt.rows, a.Stats, tt.want)
-			}
-		}
-	}
-	// NaN makes bounds moot.
-	tab := createTable(t, store.NewMemory(), quiet, TableSpec{}, "c DOUBLE")
-	schema, _ := ArrowSchema(tab.Cached().Schema())
-	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
-	b.Field(0).(*array.Float64Builder).AppendValues([]float64{1, math.NaN()}, nil)
-	if _, err := tab.Append(t.Context(), []arrow.RecordBatch{b.NewRecordBatch()}, "WRITE"); err != nil {
-		t.Fatal(err)
-	}
-	for a := range tab.Cached().Files() {
-		if !strings.Contains(a.Stats, `"minValues":{},"maxValues":{}`) {
-			t.Errorf("NaN: %s", a.Stats)
-		}
-	}
-}
-
 func FuzzParseCommit(f *testing.F) {
 	f.Add([]byte(`{"add":{"path":"a","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}` + "\n" + `{"unknown":{}}`))
 	f.Add([]byte(`{"metaData":null}`))
@@ -244,42 +197,6 @@ func FuzzParseCommit(f *testing.F) {
 			}
 			if again, err := ParseCommit(out); err != nil || len(again) != len(actions) {
 				t.Errorf("read back %d of %d actions: %v", len(again), len(actions), err)
-			}
-		}
-	})
-}
-
-func FuzzReadFile(f *testing.F) {
-	st := store.NewMemory()
-	tab := createTable(f, st, quiet, TableSpec{}, everyType...)
-	appendRows(f, tab, everyRow...)
-	var name string
-	for a := range tab.Cached().Files() {
-		name = a.Path
-	}
-	data, err := st.Get(context.Background(), name)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(len(data)-10, byte(0xff), 20)
-	f.Add(5, byte(7), 0)
-	f.Fuzz(func(t *testing.T, at int, x byte, cut int) {
-		broken := slices.Clone(data)
-		if at >= 0 && at < len(broken) {
-			broken[at] ^= x
-		}
-		if cut > 0 && cut < len(broken) {
-			broken = broken[:len(broken)-cut]
-		}
-		if err := st.Put(context.Background(), "broken.parquet", broken, store.PutOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		for rec, err := range tab.ReadFile(context.Background(), tab.Cached(), "broken.parquet", nil, nil) {
-			if err != nil {
-				break // an error, not a panic, and no endless loop
-			}
-			if rec.NumRows() > 1<<20 {
-				t.Fatal("more rows than there can be")
 			}
 		}
 	})

@@ -31,7 +31,7 @@ func writeForeign(tb testing.TB, node parquet.Node, rows []parquet.Row, opts ...
 	return out.Bytes()
 }
 
-func put(tb testing.TB, t *Table, name string, data []byte) Add {
+func putFile(tb testing.TB, t *Table, name string, data []byte) Add {
 	tb.Helper()
 	if err := t.Store().Put(context.Background(), name, data, store.PutOptions{}); err != nil {
 		tb.Fatal(err)
@@ -80,8 +80,8 @@ func TestReadsOneColumnOfOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			schema := columns(t, "c "+c.sql)
-			table, snap := newTable(t, schema)
+			schema := testColumns(t, "c "+c.sql)
+			table, snap := memoryTable(t, schema)
 			for form, node := range map[string]parquet.Node{"required": c.node, "optional": parquet.Optional(c.node), "dictionary": parquet.Optional(parquet.Encoded(c.node, &parquet.RLEDictionary))} {
 				def := 1
 				if form == "required" {
@@ -91,7 +91,7 @@ func TestReadsOneColumnOfOthers(t *testing.T) {
 				for _, v := range c.values {
 					written = append(written, parquet.Row{v.Level(0, def, 0)})
 				}
-				add := put(t, table, form+".parquet", writeForeign(t, parquet.Group{"c": node}, written))
+				add := putFile(t, table, form+".parquet", writeForeign(t, parquet.Group{"c": node}, written))
 				var got []string
 				for _, row := range readJSON(t, table, snap, []Add{add}, nil) {
 					got = append(got, strings.TrimSuffix(strings.TrimPrefix(row, `{"c":`), "}"))
@@ -107,7 +107,7 @@ func TestReadsOneColumnOfOthers(t *testing.T) {
 // TestReadsCodecsAndPages: whatever codec, page version, page size and encoding.
 func TestReadsCodecsAndPages(t *testing.T) {
 	t.Parallel()
-	schema := columns(t, "n BIGINT", "s STRING")
+	schema := testColumns(t, "n BIGINT", "s STRING")
 	const count = 20_000
 	var written []parquet.Row
 	for i := range count {
@@ -117,7 +117,7 @@ func TestReadsCodecsAndPages(t *testing.T) {
 		}
 		written = append(written, parquet.Row{parquet.Int64Value(int64(i)).Level(0, 1, 0), s})
 	}
-	table, snap := newTable(t, schema)
+	table, snap := memoryTable(t, schema)
 	for name, codec := range map[string]compress.Codec{"none": &parquet.Uncompressed, "snappy": &parquet.Snappy, "gzip": &parquet.Gzip, "zstd": &parquet.Zstd, "lz4": &parquet.Lz4Raw, "brotli": &parquet.Brotli} {
 		for version := 1; version <= 2; version++ {
 			for _, dictionary := range []bool{false, true} {
@@ -127,7 +127,7 @@ func TestReadsCodecsAndPages(t *testing.T) {
 				}
 				node := parquet.Group{"n": parquet.Optional(parquet.Encoded(parquet.Leaf(parquet.Int64Type), &parquet.DeltaBinaryPacked)), "s": parquet.Optional(text)}
 				data := writeForeign(t, node, written, parquet.Compression(codec), parquet.DataPageVersion(version), parquet.PageBufferSize(4096), parquet.MaxRowsPerRowGroup(9000))
-				add := put(t, table, fmt.Sprintf("%s-%d-%v.parquet", name, version, dictionary), data)
+				add := putFile(t, table, fmt.Sprintf("%s-%d-%v.parquet", name, version, dictionary), data)
 				got := readJSON(t, table, snap, []Add{add}, nil)
 				if len(got) != count {
 					t.Fatalf("%s: %d rows", add.Path, len(got))
@@ -149,7 +149,7 @@ func TestReadsCodecsAndPages(t *testing.T) {
 // TestReadsLegacyLists: lists of two levels, as writers before the standard left them, and maps whose entries have another name.
 func TestReadsLegacyLists(t *testing.T) {
 	t.Parallel()
-	schema := columns(t, "a ARRAY<INT>", "s ARRAY<STRUCT<x: INT>>", "r ARRAY<INT>", "m MAP<STRING,INT>")
+	schema := testColumns(t, "a ARRAY<INT>", "s ARRAY<STRUCT<x: INT>>", "r ARRAY<INT>", "m MAP<STRING,INT>")
 	number := parquet.Leaf(parquet.Int32Type)
 	two := parquet.Optional(parquet.Group{"array": parquet.Repeated(number)})
 	tuple := parquet.Optional(parquet.Group{"s_tuple": parquet.Repeated(parquet.Group{"x": parquet.Optional(number)})})
@@ -166,8 +166,8 @@ func TestReadsLegacyLists(t *testing.T) {
 		{null.Level(0, 1, 0), null.Level(0, 1, 1), null.Level(0, 1, 2), null.Level(0, 0, 3), null.Level(0, 1, 4)},
 		{null.Level(0, 0, 0), null.Level(0, 0, 1), null.Level(0, 0, 2), n(9).Level(0, 1, 3), null.Level(0, 0, 4)},
 	})
-	table, snap := newTable(t, schema)
-	got := readJSON(t, table, snap, []Add{put(t, table, "legacy.parquet", data)}, nil)
+	table, snap := memoryTable(t, schema)
+	got := readJSON(t, table, snap, []Add{putFile(t, table, "legacy.parquet", data)}, nil)
 	want := []string{
 		`{"a":[1,2],"s":[{"x":3},{"x":null}],"r":[7,8],"m":{"k":5,"l":null}}`,
 		`{"a":[],"s":[],"r":[],"m":{}}`,
@@ -195,8 +195,8 @@ func TestRefusesOtherLayouts(t *testing.T) {
 		"a date as a float":     {"DATE", parquet.Optional(parquet.Leaf(parquet.FloatType)), ErrUnsupported},
 		"a boolean as a number": {"BOOLEAN", number, ErrUnsupported},
 	} {
-		schema := columns(t, "c "+c.sql)
-		table, snap := newTable(t, schema)
+		schema := testColumns(t, "c "+c.sql)
+		table, snap := memoryTable(t, schema)
 		leaves := 0
 		var count func(parquet.Node)
 		count = func(n parquet.Node) {
@@ -213,7 +213,7 @@ func TestRefusesOtherLayouts(t *testing.T) {
 		for i := range row {
 			row[i] = parquet.NullValue().Level(0, 0, i)
 		}
-		add := put(t, table, "x.parquet", writeForeign(t, parquet.Group{"c": c.node}, []parquet.Row{row}))
+		add := putFile(t, table, "x.parquet", writeForeign(t, parquet.Group{"c": c.node}, []parquet.Row{row}))
 		for _, err := range table.ReadFile(context.Background(), snap, add.Path, nil, nil) {
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), "column c") {
 				t.Errorf("%s: %v", name, err)
@@ -224,10 +224,10 @@ func TestRefusesOtherLayouts(t *testing.T) {
 
 // wholeFile is a small file with every kind of column, of two row groups.
 func wholeFile(tb testing.TB) (Struct, []byte) {
-	schema := columns(tb, "id BIGINT", "s STRING", "d DECIMAL(30,2)", "l ARRAY<STRUCT<x: INT, y: MAP<STRING,DATE>>>", "b BOOLEAN")
-	table, snap := newTable(tb, schema)
+	schema := testColumns(tb, "id BIGINT", "s STRING", "d DECIMAL(30,2)", "l ARRAY<STRUCT<x: INT, y: MAP<STRING,DATE>>>", "b BOOLEAN")
+	table, snap := memoryTable(tb, schema)
 	line := `{"id":1,"s":"text","d":"12.34","l":[{"x":5,"y":[{"key":"k","value":"2024-01-01"}]},null],"b":true}`
-	adds, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{rows(tb, schema, line, line, `{"id":null,"s":null,"d":null,"l":null,"b":null}`)})
+	adds, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{batch(tb, schema, line, line, `{"id":null,"s":null,"d":null,"l":null,"b":null}`)})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func wholeFile(tb testing.TB) (Struct, []byte) {
 // readDamaged reads a file that may be broken in any way: rows or an error, and the error says that the table is corrupt.
 func readDamaged(tb testing.TB, table *Table, snap *Snapshot, data []byte) {
 	tb.Helper()
-	add := put(tb, table, "damaged.parquet", data)
+	add := putFile(tb, table, "damaged.parquet", data)
 	for rec, err := range table.ReadFile(context.Background(), snap, add.Path, nil, nil) {
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrUnsupported) {
@@ -261,7 +261,7 @@ func readDamaged(tb testing.TB, table *Table, snap *Snapshot, data []byte) {
 func TestDamagedFiles(t *testing.T) {
 	t.Parallel()
 	schema, data := wholeFile(t)
-	table, snap := newTable(t, schema)
+	table, snap := memoryTable(t, schema)
 	for i := range data {
 		readDamaged(t, table, snap, data[:i])
 		for _, x := range []byte{0x01, 0x80, 0xff} {
@@ -276,13 +276,13 @@ func FuzzReadFile(f *testing.F) {
 	schema, data := wholeFile(f)
 	f.Add(data)
 	f.Add(data[:len(data)/2])
-	table, snap := newTable(f, schema)
+	table, snap := memoryTable(f, schema)
 	f.Fuzz(func(t *testing.T, data []byte) { readDamaged(t, table, snap, data) })
 }
 
 func TestReadFileMissing(t *testing.T) {
 	t.Parallel()
-	table, snap := newTable(t, columns(t, "a INT"))
+	table, snap := memoryTable(t, testColumns(t, "a INT"))
 	for path, want := range map[string]error{
 		"gone.parquet": store.ErrNotExist, "../out.parquet": ErrCorrupt, "a%2F..%2F..%2Fb": ErrCorrupt, "%zz": ErrCorrupt, "": ErrCorrupt,
 		"s3://bucket/table/a.parquet": ErrUnsupported, "/elsewhere/a.parquet": ErrUnsupported,
@@ -303,8 +303,8 @@ func TestReadFileMissing(t *testing.T) {
 func TestConsumersPanicIsTheirs(t *testing.T) {
 	t.Parallel()
 	schema, data := wholeFile(t)
-	table, snap := newTable(t, schema)
-	add := put(t, table, "x.parquet", data)
+	table, snap := memoryTable(t, schema)
+	add := putFile(t, table, "x.parquet", data)
 	defer func() {
 		if r := recover(); r != "mine" {
 			t.Errorf("recovered %v", r)
@@ -319,8 +319,8 @@ func TestConsumersPanicIsTheirs(t *testing.T) {
 func TestScanStops(t *testing.T) {
 	t.Parallel()
 	schema, data := wholeFile(t)
-	table, snap := newTable(t, schema)
-	add := put(t, table, "x.parquet", data)
+	table, snap := memoryTable(t, schema)
+	add := putFile(t, table, "x.parquet", data)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, err := range table.ReadFile(ctx, snap, add.Path, nil, nil) {

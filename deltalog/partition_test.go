@@ -35,8 +35,8 @@ func TestSpecialPartitionValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema := columns(t, "p STRING", "id INT")
-	table, err := Create(ctx, st, TableSpec{Schema: schema, PartitionColumns: []string{"p"}}, Options{CheckpointInterval: -1})
+	schema := testColumns(t, "p STRING", "id INT")
+	table, err := Create(ctx, st, TableSpec{Schema: schema, PartitionColumns: []string{"p"}}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestSpecialPartitionValues(t *testing.T) {
 	if _, err := table.Append(ctx, []arrow.RecordBatch{b.NewRecordBatch()}, "WRITE"); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Open(ctx, st, Options{CheckpointInterval: -1})
+	again, err := Open(ctx, st, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,9 +146,9 @@ func TestTypedPartitions(t *testing.T) {
 		"DECIMAL(38,2)": {`"-123456789012345678901234567890123456.78"`: "-123456789012345678901234567890123456.78", `"0.10"`: "0.10"},
 		"BINARY":        {`"YWI="`: "ab"},
 	} {
-		schema := columns(t, "p "+sql, "x INT")
+		schema := testColumns(t, "p "+sql, "x INT")
 		for value, text := range values {
-			table, snap := newTable(t, schema, "p")
+			table, snap := memoryTable(t, schema, "p")
 			as, err := ArrowSchema(schema)
 			if err != nil {
 				t.Fatal(err)
@@ -191,9 +191,9 @@ func TestPartitionValuesOfOthers(t *testing.T) {
 		{"DECIMAL(10,2)", "1.5000", `"1.50"`},
 		{"INT", "", `null`},
 	} {
-		schema := columns(t, "p "+c.sql, "x INT")
-		table, snap := newTable(t, schema, "p")
-		adds, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{rows(t, schema, `{"p":null,"x":1}`)})
+		schema := testColumns(t, "p "+c.sql, "x INT")
+		table, snap := memoryTable(t, schema, "p")
+		adds, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{batch(t, schema, `{"p":null,"x":1}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,9 +206,9 @@ func TestPartitionValuesOfOthers(t *testing.T) {
 		"INT": "1.5", "BIGINT": "9223372036854775808", "TINYINT": "128", "BOOLEAN": "yes", "DATE": "2024-13-01", "TIMESTAMP": "yesterday",
 		"DECIMAL(3,1)": "100.0", "DECIMAL(4,1)": "1.55", "DOUBLE": "x", "DECIMAL(4,2)": "1-2",
 	} {
-		schema := columns(t, "p "+sql, "x INT")
-		table, snap := newTable(t, schema, "p")
-		adds, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{rows(t, schema, `{"p":null,"x":1}`)})
+		schema := testColumns(t, "p "+sql, "x INT")
+		table, snap := memoryTable(t, schema, "p")
+		adds, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{batch(t, schema, `{"p":null,"x":1}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,9 +222,9 @@ func TestPartitionValuesOfOthers(t *testing.T) {
 
 func TestBinaryPartitionsAreText(t *testing.T) {
 	t.Parallel()
-	schema := columns(t, "p BINARY", "x INT")
-	table, snap := newTable(t, schema, "p")
-	_, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{rows(t, schema, `{"p":"/w==","x":1}`)})
+	schema := testColumns(t, "p BINARY", "x INT")
+	table, snap := memoryTable(t, schema, "p")
+	_, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{batch(t, schema, `{"p":"/w==","x":1}`)})
 	if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "column p") {
 		t.Errorf("got %v", err)
 	}
@@ -233,9 +233,9 @@ func TestBinaryPartitionsAreText(t *testing.T) {
 // TestRowsArePartedByPartition: one file a combination of values, however the rows are mixed.
 func TestRowsArePartedByPartition(t *testing.T) {
 	t.Parallel()
-	schema := columns(t, "a STRING", "n INT", "d DATE")
-	table, snap := newTable(t, schema, "d", "a")
-	mixed := rows(t, schema, `{"a":"x","n":1,"d":"2024-01-01"}`, `{"a":"x","n":2,"d":"2024-01-01"}`, `{"a":"y","n":3,"d":"2024-01-01"}`,
+	schema := testColumns(t, "a STRING", "n INT", "d DATE")
+	table, snap := memoryTable(t, schema, "d", "a")
+	mixed := batch(t, schema, `{"a":"x","n":1,"d":"2024-01-01"}`, `{"a":"x","n":2,"d":"2024-01-01"}`, `{"a":"y","n":3,"d":"2024-01-01"}`,
 		`{"a":"x","n":4,"d":"2024-01-01"}`, `{"a":null,"n":5,"d":null}`, `{"a":"x","n":6,"d":"2024-01-02"}`, `{"a":null,"n":7,"d":null}`)
 	adds, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{mixed, mixed.NewSlice(2, 4), mixed.NewSlice(3, 3)})
 	if err != nil {

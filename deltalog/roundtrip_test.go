@@ -19,45 +19,15 @@ import (
 	"github.com/deltabus/deltabus-local/deltalog/store"
 )
 
-// newTable makes a table in memory.
-func newTable(tb testing.TB, schema Struct, partition ...string) (*Table, *Snapshot) {
+// memoryTable makes a table in memory.
+func memoryTable(tb testing.TB, schema Struct, partition ...string) (*Table, *Snapshot) {
 	tb.Helper()
-	t, err := Create(context.Background(), store.NewMemory(), TableSpec{Schema: schema, PartitionColumns: partition}, Options{CheckpointInterval: -1})
+	t, err := Create(context.Background(), store.NewMemory(), TableSpec{Schema: schema, PartitionColumns: partition}, quiet)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = t.Close() })
 	return t, t.Cached()
-}
-
-// columns parses column definitions.
-func columns(tb testing.TB, sql ...string) Struct {
-	tb.Helper()
-	var s Struct
-	for _, c := range sql {
-		f, err := ParseColumn(c)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		s.Fields = append(s.Fields, f)
-	}
-	return s
-}
-
-// rows makes a batch from JSON rows, as arrow-go reads them.
-func rows(tb testing.TB, schema Struct, lines ...string) arrow.RecordBatch {
-	tb.Helper()
-	as, err := ArrowSchema(schema)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	b := array.NewRecordBuilder(memory.DefaultAllocator, as)
-	for _, l := range lines {
-		if err := b.UnmarshalJSON([]byte(l)); err != nil {
-			tb.Fatalf("%s: %v", l, err)
-		}
-	}
-	return b.NewRecordBatch()
 }
 
 // readJSON reads the rows of files, as AppendRowJSON writes them.
@@ -169,7 +139,7 @@ func TestRoundTrip(t *testing.T) {
 		for i := range 1 + r.IntN(6) {
 			schema.Fields = append(schema.Fields, Field{Name: fmt.Sprintf("c%d", 9-i), Type: randomType(r, 3), Nullable: true})
 		}
-		table, snap := newTable(t, schema)
+		table, snap := memoryTable(t, schema)
 		as, err := ArrowSchema(schema)
 		if err != nil {
 			t.Fatal(err)
@@ -225,16 +195,16 @@ func TestRoundTrip(t *testing.T) {
 // TestColumnsBySchema: columns in the order asked for, in any case; those a file lacks are null, those the table lacks are ignored.
 func TestColumnsBySchema(t *testing.T) {
 	t.Parallel()
-	old := columns(t, "a INT", "gone STRING", "s STRUCT<x: INT, y: ARRAY<INT>>", "l ARRAY<STRUCT<x: ARRAY<INT>>>")
-	table, snap := newTable(t, old)
-	adds, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{rows(t, old,
+	old := testColumns(t, "a INT", "gone STRING", "s STRUCT<x: INT, y: ARRAY<INT>>", "l ARRAY<STRUCT<x: ARRAY<INT>>>")
+	table, snap := memoryTable(t, old)
+	adds, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{batch(t, old,
 		`{"a":1,"gone":"x","s":{"x":5,"y":[1,2]},"l":[{"x":[1,2]},{"x":[]},null]}`, `{"a":2,"gone":null,"s":null,"l":[]}`,
 		`{"a":null,"gone":"z","s":{"x":null,"y":null},"l":null}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	later := *snap
-	later.schema = columns(t, "s STRUCT<`new`: STRING, X: INT>", "A BIGINT", "added DATE", "l ARRAY<STRUCT<other: STRING>>")
+	later.schema = testColumns(t, "s STRUCT<`new`: STRING, X: INT>", "A BIGINT", "added DATE", "l ARRAY<STRUCT<other: STRING>>")
 	got := readJSON(t, table, &later, adds, nil)
 	want := []string{
 		`{"s":{"new":null,"X":5},"A":1,"added":null,"l":[{"other":null},{"other":null},null]}`,
@@ -274,8 +244,8 @@ func openParquet(tb testing.TB, t *Table, add Add) *parquet.File {
 // TestRowGroupsEnd: the bytes of a row group do not grow without bound, nor those of a page.
 func TestRowGroupsEnd(t *testing.T) {
 	t.Parallel()
-	schema := columns(t, "id BIGINT", "s STRING", "l ARRAY<STRING>")
-	table, snap := newTable(t, schema)
+	schema := testColumns(t, "id BIGINT", "s STRING", "l ARRAY<STRING>")
+	table, snap := memoryTable(t, schema)
 	as, err := ArrowSchema(schema)
 	if err != nil {
 		t.Fatal(err)
@@ -319,14 +289,14 @@ func TestRowGroupsEnd(t *testing.T) {
 // TestFooterKeepsNoLongValues: a value is in a file once, not again as the least and as the greatest of its column.
 func TestFooterKeepsNoLongValues(t *testing.T) {
 	t.Parallel()
-	schema := columns(t, "topic STRING", "payload STRING", "b BINARY", "n BIGINT")
-	table, snap := newTable(t, schema)
+	schema := testColumns(t, "topic STRING", "payload STRING", "b BINARY", "n BIGINT")
+	table, snap := memoryTable(t, schema)
 	random := make([]byte, 50_000)
 	for i := range random {
 		random[i] = byte('a' + rand.IntN(26))
 	}
 	for range 3 { // the writer is used again
-		adds, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{rows(t, schema, fmt.Sprintf(`{"topic":"orders","payload":%q,"b":"AAEC","n":5}`, random))})
+		adds, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{batch(t, schema, fmt.Sprintf(`{"topic":"orders","payload":%q,"b":"AAEC","n":5}`, random))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -348,9 +318,9 @@ func TestFooterKeepsNoLongValues(t *testing.T) {
 
 func TestWriteFilesRefuses(t *testing.T) {
 	t.Parallel()
-	notNull := columns(t, "id BIGINT NOT NULL", "s STRUCT<a: INT NOT NULL, b: STRUCT<c: STRING NOT NULL>>", "l ARRAY<STRUCT<x: INT NOT NULL>>", "m MAP<STRING,STRING>")
+	notNull := testColumns(t, "id BIGINT NOT NULL", "s STRUCT<a: INT NOT NULL, b: STRUCT<c: STRING NOT NULL>>", "l ARRAY<STRUCT<x: INT NOT NULL>>", "m MAP<STRING,STRING>")
 	notNull.Fields = append(notNull.Fields, Field{Name: "e", Type: Array{Integer, false}, Nullable: true}, Field{Name: "v", Type: Map{String, Integer, false}, Nullable: true})
-	loose := columns(t, "id BIGINT", "s STRUCT<a: INT, b: STRUCT<c: STRING>>", "l ARRAY<STRUCT<x: INT>>", "m MAP<STRING,STRING>", "e ARRAY<INT>", "v MAP<STRING,INT>")
+	loose := testColumns(t, "id BIGINT", "s STRUCT<a: INT, b: STRUCT<c: STRING>>", "l ARRAY<STRUCT<x: INT>>", "m MAP<STRING,STRING>", "e ARRAY<INT>", "v MAP<STRING,INT>")
 	fine := `{"id":1,"s":{"a":1,"b":{"c":"x"}},"l":[{"x":1},null],"m":[{"key":"k","value":null}],"e":[1],"v":[{"key":"k","value":1}]}`
 	for name, c := range map[string]struct {
 		row  string
@@ -368,8 +338,8 @@ func TestWriteFilesRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			table, snap := newTable(t, notNull)
-			bad := rows(t, loose, fine, c.row, fine)
+			table, snap := memoryTable(t, notNull)
+			bad := batch(t, loose, fine, c.row, fine)
 			_, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{bad})
 			if c.want == "" && err != nil {
 				t.Fatal(err)
@@ -388,8 +358,8 @@ func TestWriteFilesRefuses(t *testing.T) {
 // TestNullParentsHideTheirFields: Arrow allows any value below a null struct; none of it counts.
 func TestNullParentsHideTheirFields(t *testing.T) {
 	t.Parallel()
-	schema := columns(t, "s STRUCT<a: INT NOT NULL, b: STRING>")
-	table, snap := newTable(t, schema)
+	schema := testColumns(t, "s STRUCT<a: INT NOT NULL, b: STRING>")
+	table, snap := memoryTable(t, schema)
 	as, err := ArrowSchema(schema)
 	if err != nil {
 		t.Fatal(err)
@@ -414,8 +384,8 @@ func TestNullParentsHideTheirFields(t *testing.T) {
 
 func TestWriteFilesRefusesOtherTypes(t *testing.T) {
 	t.Parallel()
-	schema := columns(t, "a BIGINT", "d DECIMAL(9,2)", "l ARRAY<STRUCT<x: TIMESTAMP>>", "m MAP<STRING,INT>")
-	table, snap := newTable(t, schema)
+	schema := testColumns(t, "a BIGINT", "d DECIMAL(9,2)", "l ARRAY<STRUCT<x: TIMESTAMP>>", "m MAP<STRING,INT>")
+	table, snap := memoryTable(t, schema)
 	as, err := ArrowSchema(schema)
 	if err != nil {
 		t.Fatal(err)
@@ -459,7 +429,7 @@ func TestWriteFilesRefusesOtherTypes(t *testing.T) {
 
 func TestWriteFilesRefusesInvalidValues(t *testing.T) {
 	t.Parallel()
-	schema := columns(t, "s STRING", "d DECIMAL(4,2)", "l ARRAY<STRING>", "p STRING")
+	schema := testColumns(t, "s STRING", "d DECIMAL(4,2)", "l ARRAY<STRING>", "p STRING")
 	for name, build := range map[string]func(*array.RecordBuilder){
 		"column s: invalid value: text": func(b *array.RecordBuilder) { b.Field(0).(*array.StringBuilder).Append("a\xff") },
 		"column d: invalid value: a number of more than 4 digits": func(b *array.RecordBuilder) {
@@ -471,7 +441,7 @@ func TestWriteFilesRefusesInvalidValues(t *testing.T) {
 		},
 		"column p: invalid value: text": func(b *array.RecordBuilder) { b.Field(3).(*array.StringBuilder).Append("\xed\xa0\x80") },
 	} {
-		table, snap := newTable(t, schema, "p")
+		table, snap := memoryTable(t, schema, "p")
 		as, err := ArrowSchema(schema)
 		if err != nil {
 			t.Fatal(err)
@@ -488,7 +458,7 @@ func TestWriteFilesRefusesInvalidValues(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		// The writer that met it is not used again.
-		adds, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{rows(t, schema, `{"s":"fine","d":"12.34","l":[],"p":"q"}`)})
+		adds, err := table.WriteFiles(context.Background(), snap, []arrow.RecordBatch{batch(t, schema, `{"s":"fine","d":"12.34","l":[],"p":"q"}`)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,9 +35,9 @@ func TestRowJSON(t *testing.T) {
 			`[[{"key":"k","value":[{"x":"1.5"},null]}],null]`: `[{"k":[{"x":"1.5"},null]},null]`,
 		},
 	} {
-		schema := columns(t, "`a b` INT", "c "+sql)
+		schema := testColumns(t, "`a b` INT", "c "+sql)
 		for in, want := range values {
-			rec := rows(t, schema, `{"a b":1,"c":`+in+`}`)
+			rec := batch(t, schema, `{"a b":1,"c":`+in+`}`)
 			got, err := AppendRowJSON([]byte("> "), rec, 0)
 			if err != nil || string(got) != `> {"a b":1,"c":`+want+`}` {
 				t.Errorf("%s %s: %s, %v", sql, in, got, err)

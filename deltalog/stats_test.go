@@ -18,7 +18,7 @@ import (
 // statsOf writes rows and returns the statistics of their file.
 func statsOf(tb testing.TB, schema Struct, config map[string]string, batches ...arrow.RecordBatch) string {
 	tb.Helper()
-	table, snap := newTable(tb, schema)
+	table, snap := memoryTable(tb, schema)
 	meta := *snap.metadata
 	meta.Configuration = config
 	s := *snap
@@ -60,15 +60,15 @@ func TestStatistics(t *testing.T) {
 		for _, d := range strings.Split(c.columns, ";") {
 			defs = append(defs, strings.TrimSpace(d))
 		}
-		schema := columns(t, defs...)
+		schema := testColumns(t, defs...)
 		want := fmt.Sprintf(`{"numRecords":%d,%s}`, len(c.rows), c.want)
-		if got := statsOf(t, schema, nil, rows(t, schema, c.rows...)); got != want {
+		if got := statsOf(t, schema, nil, batch(t, schema, c.rows...)); got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", name, got, want)
 		}
 		// The same rows in batches of one.
 		var single []arrow.RecordBatch
 		for _, r := range c.rows {
-			single = append(single, rows(t, schema, r))
+			single = append(single, batch(t, schema, r))
 		}
 		if got := statsOf(t, schema, nil, single...); got != want {
 			t.Errorf("%s, in batches of one:\ngot  %s\nwant %s", name, got, want)
@@ -78,7 +78,7 @@ func TestStatistics(t *testing.T) {
 
 func TestStatisticsOfFloats(t *testing.T) {
 	t.Parallel()
-	schema := columns(t, "f FLOAT", "d DOUBLE")
+	schema := testColumns(t, "f FLOAT", "d DOUBLE")
 	as, err := ArrowSchema(schema)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestStatisticsOfFloats(t *testing.T) {
 func TestStatisticsOfStrings(t *testing.T) {
 	t.Parallel()
 	x := strings.Repeat("x", 31)
-	schema := columns(t, "s STRING")
+	schema := testColumns(t, "s STRING")
 	for _, c := range []struct{ value, low, high string }{
 		{x + "a", x + "a", x + "a"},
 		{x + "ab", x + "a", x + "a\x7f"},
@@ -140,7 +140,7 @@ func TestStatisticsOfStrings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stats, err := ParseStats(statsOf(t, schema, nil, rows(t, schema, string(b))))
+		stats, err := ParseStats(statsOf(t, schema, nil, batch(t, schema, string(b))))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,10 +192,10 @@ func TestStatisticsOfTheFirstColumns(t *testing.T) {
 		defs = append(defs, fmt.Sprintf("c%d INT", i))
 		row += fmt.Sprintf(`,"c%d":%d`, i, i)
 	}
-	schema := columns(t, defs...)
+	schema := testColumns(t, defs...)
 	for setting, want := range map[string]int{"": 31, "-1": 41, "0": 0, "1": 1, "2": 1, "3": 2, "nonsense": 31} {
 		config := map[string]string{propIndexedCols: setting}
-		stats, err := ParseStats(statsOf(t, schema, config, rows(t, schema, row+"}")))
+		stats, err := ParseStats(statsOf(t, schema, config, batch(t, schema, row+"}")))
 		if err != nil {
 			t.Fatal(err)
 		}
