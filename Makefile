@@ -41,6 +41,11 @@ interop: build ## install the peers (official SDKs, Spark, delta-rs) and run all
 	interop/install.sh
 	cd interop && DELTABUS_LOCAL=$(BIN)/deltabus-local go test -count=1 -timeout 30m ./...
 
+.PHONY: bench
+bench: ## benchmarks, each beside a peer in the same run; on a quiet machine (peers: interop/install.sh)
+	go test -run XXX -bench . ./deltalog ./cdf ./zerobusfake ./internal/zerobus ./deltabus ./emulator
+	cd interop && go test -run XXX -bench . -benchtime 1x .
+
 .PHONY: generate
 generate: ## the Zerobus wire types, from their proto (needs protoc, protoc-gen-go, protoc-gen-go-grpc)
 	cd internal/zerobus/zerobuspb && protoc -I . -I /usr/include --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative zerobus.proto
