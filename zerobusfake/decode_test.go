@@ -371,3 +371,19 @@ func FuzzDescriptor(f *testing.F) {
 		_ = protoDecoder{plan}.decode([]byte{0x08, 1}, r) // a plan that was taken decodes or refuses
 	})
 }
+
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	for c := range 256 {
+		for at := range 20 {
+			s := strings.Repeat("~", at) + string([]byte{byte(c)}) + strings.Repeat(" ", 20-at)
+			want := len(s)
+			if c < 0x20 || c == '"' || c == '\\' || c >= 0x80 {
+				want = at
+			}
+			if got := plain(s); got != want {
+				t.Fatalf("byte %#x at %d: %d, want %d", c, at, got, want)
+			}
+		}
+	}
+}

@@ -2,11 +2,13 @@ package zerobusfake
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"math"
 	"strconv"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/deltabus/deltabus-local/deltalog"
 )
@@ -441,14 +443,12 @@ func (d *jsonDecoder) text(dst []byte) ([]byte, error) {
 	begin := len(dst)
 	for {
 		start := d.pos
-		for d.pos < len(d.s) {
-			c := d.s[d.pos]
-			if c == '"' || c == '\\' || c < 0x20 {
+		for {
+			d.pos += plain(d.s[d.pos:])
+			if d.pos == len(d.s) || d.s[d.pos] < utf8.RuneSelf {
 				break
 			}
-			if c >= utf8.RuneSelf {
-				ascii = false
-			}
+			ascii = false
 			d.pos++
 		}
 		dst = append(dst, d.s[start:d.pos]...)
@@ -471,6 +471,24 @@ func (d *jsonDecoder) text(dst []byte) ([]byte, error) {
 			return dst, d.fail(d.pos, "control character in a string")
 		}
 	}
+}
+
+// plain is the length of the beginning of s that a string may have as it is: no quote, no backslash, no control character, and no byte
+// beyond ASCII. It looks at eight bytes at once.
+func plain(s string) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for b := unsafe.Slice(unsafe.StringData(s), len(s)); n+8 <= len(b); n += 8 {
+		x := binary.LittleEndian.Uint64(b[n:])
+		quote, slash := x^(ones*'"'), x^(ones*'\\')
+		if (x|(x-ones*0x20)|(quote-ones)&^quote|(slash-ones)&^slash)&highs != 0 {
+			break
+		}
+	}
+	for n < len(s) && s[n] >= 0x20 && s[n] < utf8.RuneSelf && s[n] != '"' && s[n] != '\\' {
+		n++
+	}
+	return n
 }
 
 var escapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
