@@ -310,7 +310,10 @@ func TestConsumersPanicIsTheirs(t *testing.T) {
 			t.Errorf("recovered %v", r)
 		}
 	}()
-	for range table.ReadFile(context.Background(), snap, add.Path, nil, nil) {
+	for _, err := range table.ReadFile(context.Background(), snap, add.Path, nil, nil) {
+		if err != nil {
+			t.Error(err)
+		}
 		panic("mine")
 	}
 }
@@ -328,7 +331,10 @@ func TestScanStops(t *testing.T) {
 			t.Errorf("cancelled: %v", err)
 		}
 	}
-	for range table.ReadFile(context.Background(), snap, add.Path, nil, nil) {
+	for _, err := range table.ReadFile(context.Background(), snap, add.Path, nil, nil) {
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 }

@@ -69,7 +69,10 @@ func randomType(r *rand.Rand, depth int) DataType {
 	}
 	flat := []DataType{
 		String, Long, Integer, Short, Byte, Float, Double, Boolean, Binary, Date, Timestamp, TimestampNTZ,
-		Decimal{9, 2}, Decimal{18, 0}, Decimal{19, 19}, Decimal{38, 10},
+		Decimal{9, 2},
+		Decimal{18, 0},
+		Decimal{19, 19},
+		Decimal{38, 10},
 	}
 	return flat[r.IntN(len(flat))]
 }

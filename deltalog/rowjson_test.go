@@ -52,8 +52,10 @@ func TestRowJSON(t *testing.T) {
 func TestRowJSONOfWhatJSONLacks(t *testing.T) {
 	t.Parallel()
 	schema := arrow.NewSchema([]arrow.Field{
-		{Name: "f", Type: arrow.PrimitiveTypes.Float32}, {Name: "d", Type: arrow.PrimitiveTypes.Float64},
-		{Name: "s", Type: arrow.BinaryTypes.String}, {Name: "t", Type: &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"}},
+		{Name: "f", Type: arrow.PrimitiveTypes.Float32},
+		{Name: "d", Type: arrow.PrimitiveTypes.Float64},
+		{Name: "s", Type: arrow.BinaryTypes.String},
+		{Name: "t", Type: &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"}},
 	}, nil)
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
 	b.Field(0).(*array.Float32Builder).Append(float32(math.Inf(-1)))
