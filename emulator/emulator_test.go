@@ -298,19 +298,19 @@ func TestUnimplementedByName(t *testing.T) {
 	t.Parallel()
 	e := Run(t, WithoutListener())
 	a := newAPI(t, e)
-	for path, want := range map[string]string{
-		"/api/2.0/sql/statements":                  "SQL statement",
-		"/api/2.0/sql/statements/":                 "SQL statement",
-		"/zerobus/v1/tables/main.default.t/insert": "REST insert",
-		"/v1/traces":  "OTLP",
-		"/v1/logs":    "OTLP",
-		"/v1/metrics": "OTLP",
-		"/api/2.1/unity-catalog/temporary-table-credentials":      "temporary-table-credentials",
-		"/api/2.0/unity-catalog/temporary-table-credentials":      "Unity Catalog",
-		"/api/2.1/unity-catalog/permissions/table/main.default.t": "permissions",
-		"/api/2.1/unity-catalog/volumes":                          "volumes",
-		"/api/2.0/sql/warehouses/" + e.WarehouseID() + "/start":   "warehouses",
+	for _, c := range [][2]string{
+		{"/api/2.0/sql/statements", "SQL statement"},
+		{"/api/2.0/sql/statements/", "SQL statement"},
+		{"/zerobus/v1/tables/main.default.t/insert", "REST insert"},
+		{"/v1/traces", "OTLP"},
+		{"/v1/logs", "OTLP"},
+		{"/v1/metrics", "OTLP"},
+		{"/api/2.1/unity-catalog/temporary-table-credentials", "temporary-table-credentials"},
+		{"/api/2.0/unity-catalog/temporary-table-credentials", "Unity Catalog"},
+		{"/api/2.1/unity-catalog/permissions/table/main.default.t", "permissions"},
+		{"/api/2.1/unity-catalog/volumes", "volumes"},
 	} {
+		path, want := c[0], c[1]
 		if code, body := a.call("POST", path, "{}"); code != http.StatusNotImplemented || !strings.Contains(body, want) || !strings.Contains(body, `"NOT_IMPLEMENTED"`) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
