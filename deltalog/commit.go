@@ -57,9 +57,6 @@ func (t *Table) commit(ctx context.Context, tx Transaction) (*Commit, error) {
 			if err != nil {
 				return nil, err
 			}
-			if attempt > 0 && winner.Info().String("txnId") == txnID {
-				return winner, nil // the store said otherwise
-			}
 			if err := tx.checkWinner(winner); err != nil {
 				return nil, err
 			}

@@ -65,11 +65,11 @@ func TestSnapshotsNeverChange(t *testing.T) {
 	}
 	var all []kept
 	s := tab.Cached()
-	serial := 0
-	for version := int64(1); version <= 2000; version++ {
+	serial, before := 0, ""
+	for version := int64(1); version <= 3000; version++ {
 		var actions []Action
 		for path := range now.files { // end some
-			if rng.IntN(max(2, len(now.files))) > 1 {
+			if rng.IntN(60) > 0 {
 				continue
 			}
 			deleted := version
@@ -102,8 +102,11 @@ func TestSnapshotsNeverChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s = next
-		if rng.IntN(20) == 0 || version > 1990 {
+		if len(next.entries) < len(s.entries) { // compacted: the one before keeps what is dropped
+			all = append(all, kept{s, before})
+		}
+		s, before = next, now.String()
+		if rng.IntN(20) == 0 || version > 2990 {
 			all = append(all, kept{s, now.String()})
 			if got := modelOf(t, s, partitions, apps).String(); got != now.String() {
 				t.Fatalf("version %d:\ngot  %s\nwant %s", version, got, now)
