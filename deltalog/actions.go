@@ -20,12 +20,12 @@ type Format struct {
 	Options  map[string]string `json:"options"`
 }
 
-// Protocol is the protocol action. The feature lists are nil unless the versions are 3 and 7.
+// Protocol is the protocol action. The feature lists are nil, as opposed to empty, unless the versions are 3 and 7.
 type Protocol struct {
 	MinReaderVersion int      `json:"minReaderVersion"`
 	MinWriterVersion int      `json:"minWriterVersion"`
-	ReaderFeatures   []string `json:"readerFeatures,omitempty"`
-	WriterFeatures   []string `json:"writerFeatures,omitempty"`
+	ReaderFeatures   []string `json:"readerFeatures,omitzero"`
+	WriterFeatures   []string `json:"writerFeatures,omitzero"`
 }
 
 // Add is the add action. Path is URI-encoded as in the log. PartitionValues is keyed by column; nil is null.

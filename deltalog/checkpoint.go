@@ -309,11 +309,14 @@ func (t *Table) readCheckpoint(ctx context.Context, version int64) (actions []Ac
 			}
 		}
 		if hasSidecars(pf) {
-			return nil, fmt.Errorf("%s: %w: v2Checkpoint with sidecars", name, ErrUnsupported)
+			return nil, fmt.Errorf("%s: %w", name, errSidecars)
 		}
 	}
 	return actions, nil
 }
+
+// errSidecars says that a checkpoint keeps its files elsewhere. The table may still be read another way.
+var errSidecars = fmt.Errorf("%w: v2Checkpoint with sidecars", ErrUnsupported)
 
 // hasSidecars reports whether a V2 checkpoint keeps its files elsewhere.
 func hasSidecars(pf *parquet.File) bool {
@@ -345,7 +348,7 @@ func findLeaf(root *parquet.Column, path ...string) (*parquet.Column, bool) {
 		case n > 0 && path[n-1] == "key_value" && len(columns) == 2:
 			i = slices.Index([]string{"key", "value"}, name)
 		default:
-			i = slices.IndexFunc(columns, func(x *parquet.Column) bool { return strings.EqualFold(x.Name(), name) })
+			i = child(c, name)
 		}
 		if i < 0 {
 			return nil, false
@@ -356,6 +359,11 @@ func findLeaf(root *parquet.Column, path ...string) (*parquet.Column, bool) {
 		c = c.Columns()[0]
 	}
 	return c, c.Leaf()
+}
+
+// child is the index of the column of c with this name, or -1.
+func child(c *parquet.Column, name string) int {
+	return slices.IndexFunc(c.Columns(), func(x *parquet.Column) bool { return strings.EqualFold(x.Name(), name) })
 }
 
 // ReadCheckpoint reads the actions of the classic checkpoint of a version, for audits.

@@ -64,6 +64,7 @@ type checkpointGroup struct {
 type leafColumn struct {
 	rows [][]parquet.Value
 	max  int // the definition level of a value that is there
+	list int // that of a list that is there, if it is a list
 }
 
 // checkpointLeaves are the leaf columns read; a map's key and value are "…/key" and "…/value".
@@ -127,7 +128,9 @@ func readCheckpointGroup(pf *parquet.File, group parquet.RowGroup) (*checkpointG
 		if err != nil {
 			return nil, err
 		}
-		g.leaves[joinPath(path)] = leafColumn{rows, leaf.MaxDefinitionLevel()}
+		kind := pf.Root().Columns()[child(pf.Root(), path[0])]
+		field := kind.Columns()[child(kind, path[1])]
+		g.leaves[joinPath(path)] = leafColumn{rows, leaf.MaxDefinitionLevel(), field.MaxDefinitionLevel()}
 	}
 	return g, nil
 }
@@ -185,7 +188,7 @@ func (g *checkpointGroup) pointer(i int, leaf string) *int64 {
 	return &n
 }
 
-// list is the elements of a list column; nil if it is null.
+// list is the elements of a list column; nil if it is null, as opposed to empty.
 func (g *checkpointGroup) list(i int, leaf string) []string {
 	c, ok := g.leaves[leaf]
 	if !ok {
@@ -193,6 +196,9 @@ func (g *checkpointGroup) list(i int, leaf string) []string {
 	}
 	var out []string
 	for _, v := range c.rows[i] {
+		if out == nil && v.DefinitionLevel() >= c.list {
+			out = []string{}
+		}
 		if v.DefinitionLevel() == c.max {
 			out = append(out, string(v.ByteArray()))
 		}

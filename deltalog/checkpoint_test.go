@@ -77,15 +77,7 @@ func TestHolesFailClosed(t *testing.T) {
 		st := store.NewMemory()
 		history(t, st)
 		breakIt(t, st)
-		tab, err := Open(t.Context(), st, quiet)
-		if name == "hole behind the checkpoint" && err == nil {
-			// The hint leads to version 8; the hole is only seen by who lists. What was opened ends before it.
-			if tab.Cached().Version() != 8 {
-				t.Errorf("%s: version %d", name, tab.Cached().Version())
-			}
-			del(t, st, lastCheckpointName)
-			_, err = Open(t.Context(), st, quiet)
-		}
+		_, err := Open(t.Context(), st, quiet)
 		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersionNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}

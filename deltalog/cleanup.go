@@ -14,57 +14,104 @@ import (
 // cleanupBatch bounds the files that one cleanup deletes: it runs after every checkpoint, so the rest follows soon.
 const cleanupBatch = 5000
 
+// leftoverAge is how old a temporary file in the log must be to be taken for what a crash left.
+const leftoverAge = 24 * time.Hour
+
 // cleanLog deletes commits and checkpoints that are older than delta.logRetentionDuration and that the checkpoint of s, just
-// written, replaces. Ascending, so that a crash leaves a contiguous end (delta.md 2.9). What Options.KeepFrom names stays.
+// written, replaces, in ascending order, so that a crash leaves a contiguous end (delta.md 2.9). What Options.KeepFrom names stays. While
+// nothing has expired it costs one Stat.
 func (t *Table) cleanLog(ctx context.Context, s *Snapshot) error {
 	if !s.metadata.flag(propExpiredLogCleanup, true) || slices.Contains(s.protocol.WriterFeatures, "checkpointProtection") {
 		return nil
 	}
+	now := t.opts.Clock()
 	retention := s.metadata.interval(propLogRetention, defaultLogRetention)
-	cutoff := t.opts.Clock().Add(-retention)
+	cutoff := now.Add(-retention)
 	if retention >= 24*time.Hour {
 		cutoff = cutoff.UTC().Truncate(24 * time.Hour)
+	}
+	if info, err := t.st.Stat(ctx, logName(t.first.Load())); err == nil && !info.ModTime.Before(cutoff) {
+		return nil
 	}
 	limit := s.version
 	if t.opts.KeepFrom != nil {
 		limit = min(limit, t.opts.KeepFrom())
 	}
-	// The newest checkpoint at or below the cutoff stays, with everything after it.
-	var candidates []string
-	var versions []int64
-	keep := int64(-1)
+	type file struct {
+		name    string
+		version int64
+	}
+	var files []file
+	var checkpoints []int64
+	var newest time.Time // commit time of the last expired commit
+	expired := int64(-1) // and its version
+	deleted := 0
+	remove := func(name string) error {
+		deleted++
+		if err := t.st.Delete(ctx, name); err != nil && !errors.Is(err, store.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
 	for info, err := range t.st.List(ctx, logDir, "") {
 		if err != nil {
 			return err
 		}
 		f := parseLogName(info.Name)
 		if f.kind == otherFile {
+			if temporary(info.Name) && info.ModTime.Before(now.Add(-leftoverAge)) && deleted < cleanupBatch {
+				if err := remove(info.Name); err != nil {
+					return err
+				}
+			}
 			continue
 		}
-		if f.version > limit || !info.ModTime.Before(cutoff) && f.kind == commitFile {
+		if f.kind == commitFile {
+			if newest = later(info.ModTime, newest.Add(time.Millisecond)); !newest.Before(cutoff) {
+				break
+			}
+			expired = f.version
+		}
+		if f.version > limit {
 			break
 		}
 		if f.kind == classicCheckpoint {
-			keep = max(keep, f.version)
+			checkpoints = append(checkpoints, f.version)
 		}
-		candidates, versions = append(candidates, info.Name), append(versions, f.version)
+		files = append(files, file{info.Name, f.version})
 	}
-	deleted := 0
-	for i, name := range candidates {
-		if versions[i] >= keep || deleted == cleanupBatch {
+	// The newest checkpoint that is not younger than the newest expired commit stays, with everything after it: the table can be had as it was
+	// at any time within the retention.
+	keep := int64(-1)
+	for _, v := range checkpoints {
+		if v <= expired {
+			keep = v
+		}
+	}
+	for _, f := range files {
+		if f.version >= keep || deleted >= cleanupBatch {
 			break
 		}
-		if err := t.st.Delete(ctx, name); err != nil && !errors.Is(err, store.ErrNotExist) {
+		if err := remove(f.name); err != nil {
 			return err
 		}
-		deleted++
+	}
+	if i := slices.IndexFunc(files, func(f file) bool { return f.version >= keep }); i >= 0 && deleted < cleanupBatch {
+		t.first.Store(files[i].version)
 	}
 	return nil
 }
 
+// temporary reports whether a name is one that a store's unfinished Put leaves behind.
+func temporary(name string) bool {
+	base := name[strings.LastIndexByte(name, '/')+1:]
+	return strings.HasPrefix(base, ".") && strings.HasSuffix(base, ".tmp")
+}
+
 // VacuumOptions of Vacuum.
 type VacuumOptions struct {
-	// Retention is how long a file that no version needs any more stays; 0: the table's delta.deletedFileRetentionDuration.
+	// Retention is how long a file that no version needs any more stays; 0: the table's delta.deletedFileRetentionDuration. A longer one is for
+	// files that no version ever named: removed ones are not remembered for longer than the table's.
 	Retention time.Duration
 	// DryRun only names the files.
 	DryRun bool
@@ -77,8 +124,8 @@ func (t *Table) Vacuum(ctx context.Context, o VacuumOptions) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(s.protocol.WriterFeatures, "vacuumProtocolCheck") {
-		return nil, fmt.Errorf("vacuum %s: %w: vacuumProtocolCheck", t.st.URL(""), ErrUnsupported)
+	if s.writable != nil { // what is not known may refer to files in its own way
+		return nil, fmt.Errorf("vacuum %s: %w", t.st.URL(""), s.writable)
 	}
 	retention := o.Retention
 	if retention <= 0 {
@@ -117,8 +164,11 @@ func (t *Table) Vacuum(ctx context.Context, o VacuumOptions) ([]string, error) {
 // hidden reports whether vacuum passes over a name: it begins with "." or "_", and is neither change data nor a partition
 // directory, nor a temporary file of ours that a crash left behind.
 func hidden(name string) bool {
+	if temporary(name) {
+		return false
+	}
 	for part := range strings.SplitSeq(name, "/") {
-		if strings.HasPrefix(part, ".") && !strings.HasSuffix(part, ".tmp") {
+		if strings.HasPrefix(part, ".") {
 			return true
 		}
 		if strings.HasPrefix(part, "_") && part != "_change_data" && !strings.Contains(part, "=") {

@@ -1,6 +1,7 @@
 package deltalog
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,10 +51,25 @@ func checkWritable(p *Protocol, m *Metadata, s Struct) error {
 			return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: checkConstraints (%s)", ErrUnsupported, key)
 		}
 	}
-	for _, f := range s.Fields {
-		for _, key := range []string{"delta.invariants", "delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT"} {
-			if _, ok := f.Metadata[key]; ok {
-				return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: column %s has %s", ErrUnsupported, f.Name, key)
+	return checkExpressions("", s)
+}
+
+// checkExpressions refuses columns, at any depth, whose values an expression decides about.
+func checkExpressions(prefix string, t DataType) error {
+	switch t := t.(type) {
+	case Array:
+		return checkExpressions(prefix+"element.", t.Element)
+	case Map:
+		return errors.Join(checkExpressions(prefix+"key.", t.Key), checkExpressions(prefix+"value.", t.Value))
+	case Struct:
+		for _, f := range t.Fields {
+			for _, key := range []string{"delta.invariants", "delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT"} {
+				if _, ok := f.Metadata[key]; ok {
+					return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: column %s%s has %s", ErrUnsupported, prefix, f.Name, key)
+				}
+			}
+			if err := checkExpressions(prefix+f.Name+".", f.Type); err != nil {
+				return err
 			}
 		}
 	}

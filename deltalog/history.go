@@ -100,10 +100,13 @@ func (t *Table) EarliestVersion(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if _, err := t.st.Stat(ctx, logName(0)); err == nil {
-		return 0, nil // cleanup goes upwards, so with version 0 everything is there
-	} else if !errors.Is(err, store.ErrNotExist) {
-		return 0, err
+	// Cleanup goes upwards: if what was the first is still there, it still is.
+	if first := t.first.Load(); first <= cur.version {
+		if _, err := t.st.Stat(ctx, logName(first)); err == nil {
+			return first, nil
+		} else if !errors.Is(err, store.ErrNotExist) {
+			return 0, err
+		}
 	}
 	earliest, last := int64(-1), int64(-1)
 	for info, err := range t.st.List(ctx, logDir, "") {
@@ -122,6 +125,7 @@ func (t *Table) EarliestVersion(ctx context.Context) (int64, error) {
 	if earliest < 0 || earliest > cur.version {
 		return 0, fmt.Errorf("earliest version of %s: %w", t.st.URL(""), ErrVersionNotFound)
 	}
+	t.first.Store(earliest)
 	return earliest, nil
 }
 

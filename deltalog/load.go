@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +35,13 @@ const (
 	commitFile
 	classicCheckpoint
 	otherCheckpoint // multi-part or V2
+	derivedFile     // a checksum, or a compaction of commits from version on: nothing that is not elsewhere
 )
+
+// makesTable reports whether a file of this kind shows that there is a table.
+func (k logKind) makesTable() bool {
+	return k == commitFile || k == classicCheckpoint || k == otherCheckpoint
+}
 
 // parseLogName reads a name in _delta_log; names that follow no known pattern are otherFile.
 func parseLogName(name string) logFile {
@@ -53,6 +60,8 @@ func parseLogName(name string) logFile {
 		return logFile{version, classicCheckpoint}
 	case strings.HasPrefix(rest, ".checkpoint.") && (strings.HasSuffix(rest, ".parquet") || strings.HasSuffix(rest, ".json")):
 		return logFile{version, otherCheckpoint}
+	case rest == ".crc", len(rest) == len("."+".compacted.json")+20 && strings.HasSuffix(rest, ".compacted.json"):
+		return logFile{version, derivedFile}
 	}
 	return logFile{kind: otherFile}
 }
@@ -80,13 +89,25 @@ func (t *Table) SnapshotAt(ctx context.Context, version int64) (*Snapshot, error
 // commits after it. The hint in _last_checkpoint spares the listing; where it does not lead to a snapshot, the log is listed.
 func (t *Table) load(ctx context.Context, version int64) (*Snapshot, error) {
 	if hint, ok := t.readLastCheckpoint(ctx); ok && (version < 0 || hint <= version) {
-		if s, err := t.replay(ctx, hint, version); err == nil {
+		s, err := t.replay(ctx, hint, version)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err == nil && (version >= 0 || t.seemsNewest(ctx, s)):
 			return s, nil
-		} else if ctx.Err() != nil {
-			return nil, err
 		}
 	}
 	return t.loadByListing(ctx, version)
+}
+
+// seemsNewest reports whether s, at which a hint led to an end, may be the newest version; else only a listing can tell. It is not if the end is a
+// checkpoint whose commit is gone, for then the hint may be an old one and the next commits cleaned up, or if a version behind the next is there.
+func (t *Table) seemsNewest(ctx context.Context, s *Snapshot) bool {
+	if s.modified.IsZero() {
+		return false
+	}
+	_, err := t.st.Stat(ctx, logName(s.version+2))
+	return errors.Is(err, store.ErrNotExist)
 }
 
 // loadByListing tries every complete checkpoint, newest first, then version 0. Only a contiguous chain makes a snapshot.
@@ -99,7 +120,7 @@ func (t *Table) loadByListing(ctx context.Context, version int64) (*Snapshot, er
 			return nil, err
 		}
 		f := parseLogName(info.Name)
-		if f.kind == otherFile || version >= 0 && f.version > version {
+		if !f.kind.makesTable() || version >= 0 && f.version > version {
 			continue
 		}
 		switch f.kind {
@@ -135,13 +156,16 @@ func (t *Table) loadByListing(ctx context.Context, version int64) (*Snapshot, er
 		if err == nil {
 			return s, nil
 		}
-		if errors.Is(err, ErrUnsupported) || ctx.Err() != nil {
+		if errors.Is(err, ErrUnsupported) && !errors.Is(err, errSidecars) || ctx.Err() != nil {
 			return nil, err
 		}
 		errs = append(errs, err)
 	}
 	if other >= 0 {
-		errs = append(errs, fmt.Errorf("%w: the log begins with a multi-part or V2 checkpoint (version %d)", ErrUnsupported, other))
+		errs = append(errs, fmt.Errorf("%w: multi-part or V2 checkpoint (version %d)", ErrUnsupported, other))
+	}
+	if i := slices.IndexFunc(errs, func(err error) bool { return errors.Is(err, ErrUnsupported) }); i >= 0 {
+		return nil, fmt.Errorf("version %d can only be read from a checkpoint of another kind: %w", last, errs[i])
 	}
 	if len(errs) == 0 {
 		return nil, fmt.Errorf("%w: DELTA_LOG_FILE_NOT_FOUND: no checkpoint and no version 0, the first commit is %d", ErrVersionNotFound, first)
@@ -157,13 +181,15 @@ func (t *Table) replay(ctx context.Context, from, version int64) (*Snapshot, err
 		if err != nil {
 			return nil, err
 		}
-		var at, modified time.Time
-		if info, err := t.st.Stat(ctx, logName(from)); err == nil {
-			at, modified = info.ModTime.Truncate(time.Millisecond), info.ModTime
-		} else if !errors.Is(err, store.ErrNotExist) {
+		// The commit tells the time; cleanup by others may have taken it.
+		head, err := t.fetch(ctx, from, time.Time{})
+		switch {
+		case errors.Is(err, ErrVersionNotFound), errors.Is(err, ErrCorrupt):
+			head = &Commit{}
+		case err != nil:
 			return nil, err
 		}
-		if s, err = s.next(&Commit{Version: from, Timestamp: at, Actions: actions, modified: modified}); err != nil {
+		if s, err = s.next(&Commit{Version: from, Timestamp: head.Timestamp, Actions: actions, modified: head.modified}); err != nil {
 			return nil, err
 		}
 		if s.protocol == nil || s.metadata == nil {
@@ -191,7 +217,8 @@ func (t *Table) replay(ctx context.Context, from, version int64) (*Snapshot, err
 	return s, nil
 }
 
-// fetch reads the commit of version, whose predecessor was committed at before. The absent next version costs one Stat.
+// fetch reads the commit of version, whose predecessor was committed at before; if that is not known (zero), as many commits before are looked
+// at as the time needs. An absent version costs one Stat.
 func (t *Table) fetch(ctx context.Context, version int64, before time.Time) (*Commit, error) {
 	info, err := t.st.Stat(ctx, logName(version))
 	if errors.Is(err, store.ErrNotExist) {
@@ -211,11 +238,9 @@ func (t *Table) fetch(ctx context.Context, version int64, before time.Time) (*Co
 	if err != nil {
 		return nil, fmt.Errorf("version %d: %w", version, err)
 	}
-	c := &Commit{Version: version, Timestamp: info.ModTime.Truncate(time.Millisecond), Actions: actions, Size: int64(len(data)), modified: info.ModTime}
-	if ts, ok := commitInfo(actions).Int("inCommitTimestamp"); ok {
-		c.Timestamp = time.UnixMilli(ts)
-	} else if !c.Timestamp.After(before) {
-		c.Timestamp = before.Add(time.Millisecond)
+	c := &Commit{Version: version, Actions: actions, Size: int64(len(data)), modified: info.ModTime}
+	if c.Timestamp, err = t.commitTime(ctx, c, before); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

@@ -30,11 +30,15 @@ type Table struct {
 	poison atomic.Pointer[error]
 	// seen is when a commit of the log was last seen to be there, in ms since the epoch.
 	seen atomic.Int64
+	// first is the first version that was in the log when it was last looked at.
+	first atomic.Int64
 
 	// mu guards the advance of newest; reading it needs no lock.
 	mu     sync.Mutex
 	newest atomic.Pointer[Snapshot]
 	recent ring
+	// fileTimes are of commits that are not recent.
+	fileTimes timeCache
 
 	backgroundMu   sync.Mutex // parts starting work from waiting for its end
 	background     sync.WaitGroup
@@ -59,7 +63,7 @@ func Create(ctx context.Context, st store.Store, spec TableSpec, opts Options) (
 		if err != nil {
 			return fail(err)
 		}
-		if parseLogName(info.Name).kind != otherFile { // version 0 alone does not tell: cleanup removes it some day
+		if parseLogName(info.Name).kind.makesTable() { // version 0 alone does not tell: cleanup removes it some day
 			return fail(ErrTableExists)
 		}
 	}

@@ -1,0 +1,85 @@
+package deltalog
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/deltabus/deltabus-local/deltalog/store"
+)
+
+// lookBack is how many commits before one its time may depend on, if they are not known; Spark looks as far.
+const lookBack = 100
+
+// commitTime is the time of c by delta.md 3.5: the in-commit timestamp, else the time of its file, but later than its predecessor's, which is
+// before. Without that it is found from the files before, unless the file has the time that its writer gave it: a table that was copied without
+// its times has it not.
+func (t *Table) commitTime(ctx context.Context, c *Commit, before time.Time) (time.Time, error) {
+	info := c.Info()
+	if ict, ok := info.Int("inCommitTimestamp"); ok {
+		return time.UnixMilli(ict), nil
+	}
+	at := c.modified.Truncate(time.Millisecond)
+	if !before.IsZero() {
+		return later(at, before.Add(time.Millisecond)), nil
+	}
+	if written, ok := info.Int("timestamp"); ok && written == at.UnixMilli() {
+		return at, nil
+	}
+	t.fileTimes.put(c.Version, at)
+	for k := int64(1); k <= lookBack && k <= c.Version; k++ {
+		earlier, err := t.fileTime(ctx, c.Version-k)
+		if errors.Is(err, store.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return time.Time{}, err
+		}
+		at = later(at, earlier.Add(time.Duration(k)*time.Millisecond))
+	}
+	return at, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// fileTime is when the commit file of version was last modified.
+func (t *Table) fileTime(ctx context.Context, version int64) (time.Time, error) {
+	if at, ok := t.fileTimes.get(version); ok {
+		return at, nil
+	}
+	info, err := t.st.Stat(ctx, logName(version))
+	if err != nil {
+		return time.Time{}, err
+	}
+	at := info.ModTime.Truncate(time.Millisecond)
+	t.fileTimes.put(version, at)
+	return at, nil
+}
+
+// timeCache keeps the times of some commit files, so that reading commits one after the other, in either direction, asks once for each.
+type timeCache struct {
+	mu sync.Mutex
+	at map[int64]time.Time
+}
+
+func (c *timeCache) get(version int64) (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, ok := c.at[version]
+	return at, ok
+}
+
+func (c *timeCache) put(version int64, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at == nil || len(c.at) >= 10*lookBack {
+		c.at = map[int64]time.Time{}
+	}
+	c.at[version] = at
+}
