@@ -226,8 +226,14 @@ func TestCheckpointInterval(t *testing.T) {
 		files    int
 		want     int64
 	}{
-		{0, "", 0, 100}, {0, "", 1000, 100}, {0, "", 5000, 500}, {0, "", 100_000, 1000},
-		{0, "10", 100_000, 10}, {3, "10", 5, 3}, {-1, "10", 5, -1}, {0, "none", 5, 100},
+		{0, "", 0, 100},
+		{0, "", 1000, 100},
+		{0, "", 5000, 500},
+		{0, "", 100_000, 1000},
+		{0, "10", 100_000, 10},
+		{3, "10", 5, 3},
+		{-1, "10", 5, -1},
+		{0, "none", 5, 100},
 	} {
 		tab := &Table{opts: Options{CheckpointInterval: c.option}}
 		s := &Snapshot{live: c.files, metadata: &Metadata{Configuration: map[string]string{propCheckpointInterval: c.property}}}
