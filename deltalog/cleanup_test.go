@@ -51,7 +51,7 @@ func (a *aged) has(name string) bool {
 // TestCleanupKeepsTimeTravel: at any time within the retention the table can still be had as it was, and what came before goes.
 func TestCleanupKeepsTimeTravel(t *testing.T) {
 	t.Parallel()
-	for retention, d := range map[string]time.Duration{"interval 7 hours": 7 * time.Hour, "interval 2 days": 48 * time.Hour} {
+	for retention, d := range map[string]time.Duration{"interval 7 hours": 7 * time.Hour, "interval 2 days": 48 * time.Hour, "interval 10 hours 30 minutes": 630 * time.Minute} {
 		a := newAged(t, retention, Options{})
 		for range 20 {
 			a.commits(7)

@@ -1,87 +1,99 @@
 package deltalog
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/apache/arrow-go/v18/arrow"
+	"time"
 
 	"github.com/deltabus/deltabus-local/deltalog/store"
 )
 
-// longTable is a table on disk with so many versions, the older ones written as files, with a checkpoint near the end.
-func longTable(b *testing.B, versions int) *Table {
+// longTable is a table of n versions with one file each, made by writing its log straight to dir.
+func longTable(b *testing.B, dir string, n int) *Table {
 	b.Helper()
-	dir := b.TempDir()
 	st, err := store.NewLocal(dir, false)
 	if err != nil {
 		b.Fatal(err)
 	}
 	tab := createTable(b, st, quiet, TableSpec{})
-	appendRows(b, tab, id(1))
-	for v := 2; v <= versions; v++ {
-		line := fmt.Sprintf(`{"commitInfo":{"timestamp":%d,"operation":"WRITE"}}`+"\n"+`{"add":{"path":"part-%d.parquet","partitionValues":{},"size":1000,"modificationTime":1,"dataChange":true,"stats":"{\"numRecords\":1}"}}`+"\n", v, v)
-		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(logName(int64(v)))), []byte(line), 0o644); err != nil {
+	value := "x"
+	for v := 1; v < n; v++ {
+		data, err := encodeCommit([]Action{
+			{CommitInfo: newCommitInfo(tab.opts, time.Now(), Transaction{Operation: "WRITE"}, true, "txn")},
+			{Add: &Add{Path: fmt.Sprintf("part-00000-%036d.c000.snappy.parquet", v), Size: 1000, PartitionValues: map[string]*string{"p": &value}, Stats: `{"numRecords":1,"minValues":{"id":1},"maxValues":{"id":1},"nullCount":{"id":0}}`}},
+		})
+		if err != nil {
 			b.Fatal(err)
 		}
-	}
-	s, err := tab.Snapshot(context.Background())
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := tab.Checkpoint(context.Background(), s); err != nil {
-		b.Fatal(err)
-	}
-	if tab, err = Open(context.Background(), st, Options{}); err != nil {
-		b.Fatal(err)
+		if err := os.WriteFile(filepath.Join(dir, logName(int64(v))), data, 0o644); err != nil {
+			b.Fatal(err)
+		}
 	}
 	return tab
 }
 
-// BenchmarkCommit appends one row a commit, synced, to tables of more and more versions.
+// BenchmarkCommit is one durable commit of one file to a table of so many versions: it does not grow with them.
 func BenchmarkCommit(b *testing.B) {
-	for _, versions := range []int{10, 1000, 100_000} {
-		b.Run(fmt.Sprintf("versions=%d", versions), func(b *testing.B) {
-			tab := longTable(b, versions)
-			rows := []arrow.RecordBatch{batch(b, tab.Cached().Schema(), id(1))}
-			b.ResetTimer()
-			for range b.N {
-				if _, err := tab.Append(context.Background(), rows, "WRITE"); err != nil {
+	for _, n := range []int{10, 1_000, 100_000} {
+		b.Run(fmt.Sprint(n, " versions"), func(b *testing.B) {
+			tab := longTable(b, b.TempDir(), n)
+			if _, err := tab.Snapshot(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				add := *fileNamed(fmt.Sprint("new", i))
+				if _, err := tab.Commit(b.Context(), Transaction{Base: tab.Cached(), Operation: "WRITE", Adds: []Add{add}}); err != nil {
 					b.Fatal(err)
 				}
 			}
-			b.StopTimer()
-			_ = tab.Close()
 		})
 	}
 }
 
-// BenchmarkIdlePoll looks for a new version where there is none.
+// BenchmarkIdlePoll is a refresh that finds nothing new.
 func BenchmarkIdlePoll(b *testing.B) {
-	for _, versions := range []int{10, 1000, 100_000} {
-		b.Run(fmt.Sprintf("versions=%d", versions), func(b *testing.B) {
-			tab := longTable(b, versions)
-			b.ResetTimer()
-			for range b.N {
-				if _, err := tab.Snapshot(context.Background()); err != nil {
+	tab := longTable(b, b.TempDir(), 1_000)
+	if _, err := tab.Snapshot(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := tab.Snapshot(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkCheckpoint writes a checkpoint of so many live files, and opens the table by it.
+func BenchmarkCheckpoint(b *testing.B) {
+	for _, n := range []int{1_000, 100_000} {
+		st := store.NewMemory()
+		tab := createTable(b, st, quiet, TableSpec{})
+		var actions []Action
+		for i := range n {
+			actions = append(actions, Action{Add: &Add{Path: fmt.Sprintf("part-00000-%036d.c000.snappy.parquet", i), Size: 1000, PartitionValues: map[string]*string{}, Stats: `{"numRecords":1,"minValues":{"id":1},"maxValues":{"id":1},"nullCount":{"id":0}}`}})
+		}
+		s, err := tab.Cached().next(&Commit{Version: 1, Timestamp: time.Now(), Actions: actions})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprint("write ", n), func(b *testing.B) {
+			for b.Loop() {
+				if err := tab.Checkpoint(b.Context(), s); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
-	}
-}
-
-// BenchmarkOpen opens a table of many versions behind its checkpoint.
-func BenchmarkOpen(b *testing.B) {
-	for _, versions := range []int{10, 1000, 100_000} {
-		b.Run(fmt.Sprintf("versions=%d", versions), func(b *testing.B) {
-			tab := longTable(b, versions)
-			b.ResetTimer()
-			for range b.N {
-				if _, err := Open(context.Background(), tab.Store(), Options{}); err != nil {
+		if err := tab.Checkpoint(b.Context(), s); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprint("open ", n), func(b *testing.B) {
+			for b.Loop() {
+				again, err := Open(b.Context(), st, quiet)
+				if err != nil || again.Cached().NumFiles() != n {
 					b.Fatal(err)
 				}
 			}
