@@ -8,12 +8,14 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// leafRows reads a leaf column of a row group and parts its values by row.
+// leafRows reads a leaf column of a row group and parts its values by row. It is nil for a column that is null in every row, as most are in
+// a checkpoint, unless the column repeats, where null is not empty.
 func leafRows(group parquet.RowGroup, leaf *parquet.Column) ([][]parquet.Value, error) {
 	chunk := group.ColumnChunks()[leaf.Index()]
 	pages := chunk.Pages()
 	values := make([]parquet.Value, 0, chunk.NumValues())
 	var buf [1024]parquet.Value
+	repeats, filled := leaf.MaxRepetitionLevel() > 0, false
 	for {
 		page, err := pages.ReadPage()
 		if errors.Is(err, io.EOF) {
@@ -22,6 +24,12 @@ func leafRows(group parquet.RowGroup, leaf *parquet.Column) ([][]parquet.Value, 
 		if err != nil {
 			return nil, errors.Join(err, pages.Close())
 		}
+		if n := page.NumValues(); !repeats && page.NumNulls() == n {
+			values = append(values, make([]parquet.Value, n)...)
+			parquet.Release(page)
+			continue
+		}
+		filled = true
 		r := page.Values()
 		for {
 			n, err := r.ReadValues(buf[:])
@@ -40,6 +48,9 @@ func leafRows(group parquet.RowGroup, leaf *parquet.Column) ([][]parquet.Value, 
 	}
 	if err := pages.Close(); err != nil {
 		return nil, err
+	}
+	if !repeats && !filled && int64(len(values)) == group.NumRows() {
+		return nil, nil
 	}
 	rows := make([][]parquet.Value, 0, group.NumRows())
 	start := 0
@@ -148,7 +159,7 @@ func joinPath(path []string) string {
 // value is the one value of a leaf in row i, if it is there.
 func (g *checkpointGroup) value(i int, leaf string) (parquet.Value, bool) {
 	c, ok := g.leaves[leaf]
-	if !ok || len(c.rows[i]) == 0 || c.rows[i][0].IsNull() {
+	if !ok || c.rows == nil || len(c.rows[i]) == 0 || c.rows[i][0].IsNull() {
 		return parquet.Value{}, false
 	}
 	return c.rows[i][0], true

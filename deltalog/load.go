@@ -88,6 +88,7 @@ func (t *Table) SnapshotAt(ctx context.Context, version int64) (*Snapshot, error
 // load rebuilds the snapshot of version (-1: the newest that a checkpoint or the first commits lead to) from a checkpoint and the
 // commits after it. The hint in _last_checkpoint spares the listing; where it does not lead to a snapshot, the log is listed.
 func (t *Table) load(ctx context.Context, version int64) (*Snapshot, error) {
+	var found *Snapshot
 	if hint, ok := t.readLastCheckpoint(ctx); ok && (version < 0 || hint <= version) {
 		s, err := t.replay(ctx, hint, version)
 		switch {
@@ -95,9 +96,11 @@ func (t *Table) load(ctx context.Context, version int64) (*Snapshot, error) {
 			return nil, ctx.Err()
 		case err == nil && (version >= 0 || t.seemsNewest(ctx, s)):
 			return s, nil
+		case err == nil:
+			found = s
 		}
 	}
-	return t.loadByListing(ctx, version)
+	return t.loadByListing(ctx, version, found)
 }
 
 // seemsNewest reports whether s, at which a hint led to an end, may be the newest version; else only a listing can tell. It is not if the end is a
@@ -110,8 +113,9 @@ func (t *Table) seemsNewest(ctx context.Context, s *Snapshot) bool {
 	return errors.Is(err, store.ErrNotExist)
 }
 
-// loadByListing tries every complete checkpoint, newest first, then version 0. Only a contiguous chain makes a snapshot.
-func (t *Table) loadByListing(ctx context.Context, version int64) (*Snapshot, error) {
+// loadByListing tries every complete checkpoint, newest first, then version 0. Only a contiguous chain makes a snapshot. found, if not nil, is the
+// answer if there is nothing behind it.
+func (t *Table) loadByListing(ctx context.Context, version int64, found *Snapshot) (*Snapshot, error) {
 	var checkpoints []int64
 	var last, other int64 = -1, -1
 	first := int64(-1)
@@ -142,6 +146,9 @@ func (t *Table) loadByListing(ctx context.Context, version int64) (*Snapshot, er
 	}
 	if last < 0 {
 		return nil, ErrNotTable
+	}
+	if found != nil && found.version == last {
+		return found, nil
 	}
 	var errs []error
 	for i := len(checkpoints) - 1; i >= -1; i-- {
