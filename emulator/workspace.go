@@ -60,7 +60,7 @@ func openWorkspace(ctx context.Context, s settings) (*Workspace, error) {
 		}
 	}
 	var err error
-	if w.catalog, err = catalog.Open(ctx, file, s.clock); err != nil {
+	if w.catalog, err = catalog.Open(ctx, file, s.clock, s.noSync); err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}
 	return w, nil

@@ -75,12 +75,15 @@ PRAGMA user_version = 1;
 `
 
 // Open opens the catalog in a file, or in memory if path is "". Catalog main with schema default always exists. now may
-// be nil for time.Now.
-func Open(ctx context.Context, path string, now func() time.Time) (*Catalog, error) {
+// be nil for time.Now. With noSync the file is never synced: what the machine forgets when it stops may be the whole of it.
+func Open(ctx context.Context, path string, now func() time.Time, noSync bool) (*Catalog, error) {
 	if now == nil {
 		now = time.Now
 	}
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"
+	if noSync {
+		dsn += "&_pragma=synchronous(0)"
+	}
 	if path == "" {
 		dsn = "file:" + uuid.NewString() + "?mode=memory&_pragma=foreign_keys(1)"
 	}

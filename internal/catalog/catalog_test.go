@@ -15,7 +15,7 @@ func TestCatalogNames(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"", filepath.Join(t.TempDir(), "a b?c.db")} {
 		ctx := context.Background()
-		c, err := Open(ctx, path, nil)
+		c, err := Open(ctx, path, nil, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestCatalogNames(t *testing.T) {
 
 func open(t *testing.T, path string) *Catalog {
 	t.Helper()
-	c, err := Open(context.Background(), path, nil)
+	c, err := Open(context.Background(), path, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestSeveralProcesses(t *testing.T) {
 	for range n {
 		wg.Go(func() {
 			ctx := context.Background()
-			c, err := Open(ctx, path, nil)
+			c, err := Open(ctx, path, nil, false)
 			if err != nil {
 				t.Error(err)
 				return
@@ -174,20 +174,37 @@ func TestSeveralProcesses(t *testing.T) {
 	}
 }
 
+func TestSyncOnlyIfAsked(t *testing.T) {
+	t.Parallel()
+	for noSync, want := range map[bool]int{false: 2, true: 0} { // FULL, OFF
+		c, err := Open(context.Background(), filepath.Join(t.TempDir(), "c.db"), nil, noSync)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got int
+		if err := c.db.QueryRow(`PRAGMA synchronous`).Scan(&got); err != nil || got != want {
+			t.Errorf("noSync %v: synchronous is %d, %v; want %d", noSync, got, err, want)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestNewerLayoutIsRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "c.db")
 	if _, err := open(t, path).db.Exec(`PRAGMA user_version = 99`); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := Open(context.Background(), path, nil); err == nil || !strings.Contains(err.Error(), "99") {
+	if c, err := Open(context.Background(), path, nil, false); err == nil || !strings.Contains(err.Error(), "99") {
 		t.Errorf("got %v, %v", c, err)
 	}
 }
 
 func BenchmarkOpenMemory(b *testing.B) {
 	for b.Loop() {
-		c, err := Open(context.Background(), "", nil)
+		c, err := Open(context.Background(), "", nil, false)
 		if err != nil {
 			b.Fatal(err)
 		}
