@@ -82,6 +82,11 @@ func TestHolesFailClosed(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	st := store.NewMemory()
+	put(t, st, logName(0), `{"metaData":{"id":"x","format":{"provider":"parquet"},"schemaString":"{\"type\":\"struct\",\"fields\":[]}","partitionColumns":[],"configuration":{}}}`)
+	if _, err := Open(t.Context(), st, quiet); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "no protocol") || strings.Contains(err.Error(), "CONTIGUOUS") {
+		t.Errorf("no protocol: %v", err)
+	}
 	if _, err := Open(t.Context(), store.NewMemory(), quiet); !errors.Is(err, ErrNotTable) {
 		t.Errorf("an empty directory: %v", err)
 	}

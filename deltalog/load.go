@@ -177,6 +177,9 @@ func (t *Table) loadByListing(ctx context.Context, version int64, found *Snapsho
 	if len(errs) == 0 {
 		return nil, fmt.Errorf("%w: DELTA_LOG_FILE_NOT_FOUND: no checkpoint and no version 0, the first commit is %d", ErrVersionNotFound, first)
 	}
+	if why := errors.Join(errs...); !errors.Is(why, ErrVersionNotFound) { // nothing is missing: what is there is wrong
+		return nil, why
+	}
 	return nil, fmt.Errorf("%w: DELTA_VERSIONS_NOT_CONTIGUOUS: no chain leads to version %d: %w", ErrCorrupt, last, errors.Join(errs...))
 }
 
