@@ -301,6 +301,7 @@ func TestUnimplementedByName(t *testing.T) {
 	for _, c := range [][2]string{
 		{"/api/2.0/sql/statements", "SQL statement"},
 		{"/api/2.0/sql/statements/", "SQL statement"},
+		{"/api/2.0/sql/warehouses/" + e.WarehouseID() + "/start", "warehouses"},
 		{"/zerobus/v1/tables/main.default.t/insert", "REST insert"},
 		{"/v1/traces", "OTLP"},
 		{"/v1/logs", "OTLP"},
