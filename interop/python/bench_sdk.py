@@ -21,3 +21,4 @@ else:
 stream.flush()
 peer.out(rate=n / (time.perf_counter() - start))
 stream.close()
+peer.end()

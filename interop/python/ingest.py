@@ -85,3 +85,4 @@ try:
     peer.out(sent=len(records))
 except Exception as e:
     peer.out(error=str(e), kind=type(e).__name__)
+peer.end()

@@ -24,3 +24,4 @@ try:
     peer.out(sent=int(args["count"]))
 except Exception as e:
     peer.out(error=str(e), kind=type(e).__name__)
+peer.end()

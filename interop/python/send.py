@@ -27,3 +27,4 @@ for case in json.load(open(args["input"], encoding="utf-8")):
         peer.out(error="", kind="")
     except Exception as e:
         peer.out(error=str(e), kind=type(e).__name__)
+peer.end()

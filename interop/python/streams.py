@@ -44,3 +44,4 @@ sys.stdin.readline()
 stop.set()
 for t in threads:
     t.join()
+peer.end()
