@@ -112,7 +112,10 @@ func (a *app) publish(ctx context.Context, b *deltabus.Bus, topic, spool string,
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.Close(context.WithoutCancel(ctx))) }()
+	// The first signal ends the input: what was read is still published and has its receipt. The second ends the waiting.
+	closing, cancel := untilSecondSignal(ctx)
+	defer cancel()
+	defer func() { err = errors.Join(err, p.Close(closing)) }()
 	receipts := a.receipts()
 	if len(args) == 1 {
 		if topic == "" {
@@ -127,32 +130,78 @@ func (a *app) publish(ctx context.Context, b *deltabus.Bus, topic, spool string,
 		}
 		return receipts.end(ctx)
 	}
-	in := bufio.NewReaderSize(a.in, 1<<20)
-	for n := 1; ; n++ {
-		line, readErr := in.ReadBytes('\n')
-		if len(bytes.TrimSpace(line)) > 0 {
-			m, err := parseLine(line, topic)
-			if err != nil {
-				return errors.Join(receipts.end(ctx), usagef("line %d: %w", n, err))
+	lines := readLines(ctx, a.in)
+	for n := 1; ; {
+		select {
+		case <-ctx.Done():
+			return receipts.end(closing)
+		case <-receipts.due(): // also while the next line is not there yet: who writes it may wait for this one's receipt
+			if err := receipts.next(closing); err != nil {
+				return err
 			}
-			d, err := p.PublishAsync(ctx, m)
-			if errors.Is(err, deltabus.ErrInvalidMessage) || errors.Is(err, deltabus.ErrTopic) {
-				err = usagef("line %d: %w", n, err)
+		case l, ok := <-lines:
+			if !ok {
+				return receipts.end(closing)
 			}
-			if err == nil {
-				err = receipts.add(ctx, m.Topic, d)
+			if err := publishLine(ctx, p, receipts, l, n, topic); err != nil {
+				return errors.Join(receipts.end(closing), err)
 			}
-			if err != nil {
-				return errors.Join(receipts.end(ctx), err)
-			}
-		}
-		if errors.Is(readErr, io.EOF) {
-			return receipts.end(ctx)
-		}
-		if readErr != nil {
-			return errors.Join(receipts.end(ctx), readErr)
+			n++
 		}
 	}
+}
+
+// publishLine publishes line n of the input.
+func publishLine(ctx context.Context, p *deltabus.Publisher, receipts *receipts, l line, n int, topic string) error {
+	if len(bytes.TrimSpace(l.text)) > 0 {
+		m, err := parseLine(l.text, topic)
+		if err != nil {
+			return usagef("line %d: %w", n, err)
+		}
+		d, err := p.PublishAsync(ctx, m)
+		if errors.Is(err, deltabus.ErrInvalidMessage) || errors.Is(err, deltabus.ErrTopic) {
+			return usagef("line %d: %w", n, err)
+		}
+		if err != nil {
+			return err
+		}
+		if err := receipts.add(ctx, m.Topic, d); err != nil {
+			return err
+		}
+	}
+	return l.err
+}
+
+// line is a line of the input; err is what ended the input behind it, if that was not its end.
+type line struct {
+	text []byte
+	err  error
+}
+
+// readLines reads lines until the input or ctx ends. A read of stdin cannot be interrupted, so it is not waited for at a signal: the
+// reader then ends with the process.
+func readLines(ctx context.Context, r io.Reader) <-chan line {
+	lines := make(chan line)
+	go func() {
+		defer close(lines)
+		in := bufio.NewReaderSize(r, 1<<20)
+		for {
+			text, err := in.ReadBytes('\n')
+			end := err != nil
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			select {
+			case lines <- line{text, err}:
+			case <-ctx.Done():
+				return
+			}
+			if end {
+				return
+			}
+		}
+	}()
+	return lines
 }
 
 func parseLine(line []byte, topic string) (deltabus.Message, error) {
@@ -208,6 +257,15 @@ func (r *receipts) add(ctx context.Context, topic string, d *deltabus.Delivery) 
 	return nil
 }
 
+// due is done once the next receipt is there; nil, which never is, without one.
+func (r *receipts) due() <-chan struct{} {
+	if len(r.waiting) == 0 {
+		return nil
+	}
+	return r.waiting[0].d.Done()
+}
+
+// next prints the next receipt.
 func (r *receipts) next(ctx context.Context) error {
 	w := r.waiting[0]
 	r.waiting = r.waiting[1:]

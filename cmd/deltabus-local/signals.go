@@ -18,3 +18,19 @@ func (a *app) secondSignal(ctx context.Context, c *deltabus.Consumer) {
 	<-again
 	c.Stop() // the end of ctx was the first
 }
+
+// untilSecondSignal is a context that outlives ctx, which the first signal ends, until the next one. The caller cancels it.
+func untilSecondSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	second, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		again := make(chan os.Signal, 1)
+		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+		defer signal.Stop(again)
+		select {
+		case <-again:
+			cancel()
+		case <-second.Done():
+		}
+	})
+	return second, func() { stop(); cancel() }
+}
