@@ -52,6 +52,9 @@ func (a *app) serveCommand() *cobra.Command {
 }
 
 func (a *app) serve(ctx context.Context, f serveFlags) error {
+	if a.origins["host"] == "flag" { // from the environment it is for the other verbs
+		return usagef("serve takes no --host: it is a workspace itself, at --listen")
+	}
 	opts, banner, err := a.serveOptions(f)
 	if err != nil {
 		return err
@@ -73,7 +76,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		}
 		defer os.Remove(f.readyFile)
 	}
-	if f.print == "json" {
+	if f.print == "json" || a.output != "table" {
 		if err := a.printJSON(e.Info(), false); err != nil {
 			return errors.Join(err, e.Stop(ctx))
 		}
@@ -163,6 +166,9 @@ func (a *app) envCommand() *cobra.Command {
 		Long:  "Print the variables of the server of --data-dir as export lines: eval \"$(deltabus-local env)\".",
 		Args:  cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
+			if a.origins["host"] == "flag" {
+				return usagef("env takes no --host: it knows the credentials of the server of --data-dir alone")
+			}
 			info, running, err := emulator.Running(a.dataDir)
 			if err != nil {
 				return err
