@@ -187,7 +187,7 @@ var plants = []struct {
 		return after(sound(), is(KindDeadLetter, "a2"), Record{Process: "c-2", Kind: KindDeliver, Phase: PhaseOK, Consumer: "c", ID: "a2"})
 	}},
 	{"dead letter conservation", "a dead letter is written twice", func() []Record {
-		return after(sound(), is(KindDeadLetter, "a2"), Record{Kind: KindDeadLetter, Consumer: "c", ID: "a2", Attempt: 2, Error: "poison"})
+		return after(sound(), is(KindDeadLetter, "a2"), Record{Process: "c-2", Kind: KindDeadLetter, Consumer: "c", ID: "a2", Attempt: 2, Error: "poison"})
 	}},
 	{"dead letter conservation", "a dead letter does not say why", func() []Record {
 		return change(sound(), func(r *Record) {

@@ -96,6 +96,9 @@ func Run(ctx context.Context, target Target, s Scenario) *Result {
 	if err == nil {
 		err = e.recordRows()
 	}
+	if err == nil {
+		err = e.checkDeadLetterTable()
+	}
 	e.killAll()
 	if closeErr := i.Close(); err == nil {
 		err = closeErr
@@ -205,6 +208,17 @@ func (e *env) replay(consumer string, to deltabus.ReplayTarget) (int, error) {
 		e.h.Add(Record{Process: "operator", Kind: KindReplay, ID: d.ReplayMessageID, Origin: d.ID, Consumer: consumer})
 	}
 	return len(done), err
+}
+
+// checkDeadLetterTable looks at the table itself: an event is a dead letter of a consumer once, however often that was told.
+func (e *env) checkDeadLetterTable() error {
+	all, err := e.bus.DeadLetters().List(e.ctx, deltabus.DeadLetterFilter{})
+	seen := map[string]bool{}
+	for _, d := range all {
+		e.expect(!seen[d.ID], "dead letter %s is in the table twice", d.ID)
+		seen[d.ID] = true
+	}
+	return err
 }
 
 // lines joins what failed.

@@ -344,3 +344,43 @@ func TestRetryPausesAndBudget(t *testing.T) {
 		}
 	})
 }
+
+// TestDeadLetterBeforeACrashIsFinal: a process that is killed between a dead letter and its checkpoint has settled the event; the next
+// one does not handle it, though it would succeed.
+func TestDeadLetterBeforeACrashIsFinal(t *testing.T) {
+	t.Parallel()
+	b, st := newTestBus(t)
+	publishBatch(t, b, numbered("t", 3)...)
+	dead := false
+	doomed := store.WithFaults(st, func(op store.Op) store.Fault {
+		if dead {
+			return store.FailBefore
+		}
+		// The dead letter's commit is the last thing that the process does.
+		dead = op.Kind == "put" && op.IfAbsent && strings.Contains(op.Name, DeadLettersTable)
+		return store.None
+	})
+	db, err := Open(t.Context(), Config{Workspace: OnStore(doomed)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := db.Consumer("c", "t", func(_ context.Context, e Event) error {
+		if string(e.Payload) == "1" {
+			return Skip(errors.New("poison"))
+		}
+		return nil
+	}, fast()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(t.Context()); err == nil {
+		t.Fatal("the process did not die")
+	}
+	if got := consume(t, b, "c", "t", nil); !slices.Equal(got, []string{"2"}) {
+		t.Errorf("the next process handled %v", got)
+	}
+	all, err := b.DeadLetters().List(t.Context(), DeadLetterFilter{})
+	if err != nil || len(all) != 1 {
+		t.Errorf("dead letters %v, %v", all, err)
+	}
+}

@@ -55,8 +55,13 @@ func (c *Consumer) settle(ctx context.Context, e *Event) (dead bool, err error) 
 }
 
 // mark notes in the checkpoint that this start is about to handle its first event, so that one that kills the process is seen. At
-// the retry budget the event is dead-lettered as crashed.
-func (c *Consumer) mark(ctx context.Context, e *Event) (crashed bool, err error) {
+// the retry budget the event is dead-lettered as crashed. One that the last process dead-lettered just before it was killed is done.
+func (c *Consumer) mark(ctx context.Context, e *Event) (dead bool, err error) {
+	if !c.o.reset {
+		if dead, err := c.isDead(ctx, e); dead || err != nil {
+			return dead, err
+		}
+	}
 	if c.at.StalledStarts >= c.o.retry.MaxAttempts {
 		cause := fmt.Errorf("the process ended %d times in a row while it handled this event", c.at.StalledStarts)
 		log := []Attempt{{c.bus.cfg.Clock(), cause.Error(), "crashed"}}
@@ -65,6 +70,23 @@ func (c *Consumer) mark(ctx context.Context, e *Event) (crashed bool, err error)
 	}
 	c.at.StalledStarts++
 	return false, c.save(ctx)
+}
+
+// isDead looks for e among the dead letters, and tells the observer of it: the process that wrote it may not have come so far.
+func (c *Consumer) isDead(ctx context.Context, e *Event) (bool, error) {
+	id := deadLetterID(c.id, e.ID, e.Replay)
+	var known []DeadLetter
+	err := c.insist(ctx, "read dead letters", func(int) (err error) {
+		known, err = c.bus.backend.deadLetters(ctx, c.id, func(d *DeadLetter) bool { return d.ID == id })
+		return err
+	})
+	if err != nil || len(known) == 0 {
+		return false, err
+	}
+	if c.o.observer.DeadLetter != nil {
+		c.o.observer.DeadLetter(known[0])
+	}
+	return true, nil
 }
 
 // crashError is the cause of a dead letter whose event killed the process.
