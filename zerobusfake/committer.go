@@ -103,6 +103,9 @@ func (c *committer) run() {
 			}
 			return
 		}
+		if !c.isWaiting() {
+			continue // what woke us went with the last commit: the next record is not to wait for it
+		}
 		if wait := time.Until(last.Add(c.spacing())); wait > 0 {
 			timer := time.NewTimer(wait)
 			select {
@@ -116,6 +119,12 @@ func (c *committer) run() {
 			notify(c.work) // perhaps a stream was left for the next version
 		}
 	}
+}
+
+func (c *committer) isWaiting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiting) > 0
 }
 
 // spacing is the time from one commit to the next.
