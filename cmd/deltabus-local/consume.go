@@ -27,6 +27,8 @@ type consumeFlags struct {
 const (
 	execSkip = 65 // EX_DATAERR: a dead letter at once
 	execStop = 99 // stop the consumer before this event
+	// What a shell answers for a command that it cannot run, or cannot find.
+	execNotRun, execNotFound = 126, 127
 )
 
 func (a *app) consumeCommand() *cobra.Command {
@@ -147,6 +149,8 @@ func (a *app) execHandler(command string) deltabus.Handler {
 			return deltabus.Skip(cause)
 		case execStop:
 			return deltabus.Stop(cause)
+		case execNotRun, execNotFound: // no event is to blame
+			return deltabus.Stop(fmt.Errorf("the command of --exec could not be run: %w", cause))
 		}
 		return cause
 	}

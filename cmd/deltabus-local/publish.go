@@ -9,7 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -204,17 +207,55 @@ func readLines(ctx context.Context, r io.Reader) <-chan line {
 	return lines
 }
 
+// parseLine reads one line whole, or refuses it: what a JSON decoder would pass over or replace is an event that is not the one that was
+// handed in.
 func parseLine(line []byte, topic string) (deltabus.Message, error) {
+	switch line = bytes.TrimSpace(line); {
+	case !bytes.HasPrefix(line, []byte("{")):
+		return deltabus.Message{}, errors.New("no JSON object with columns of messages")
+	case !utf8.Valid(line), hasLoneSurrogate(line):
+		return deltabus.Message{}, errors.New("no valid UTF-8: give such content as payload_bytes, in base64")
+	}
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	m := messageJSON{Topic: topic}
 	if err := dec.Decode(&m); err != nil {
 		return deltabus.Message{}, fmt.Errorf("no JSON object with columns of messages: %w", err)
 	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return deltabus.Message{}, errors.New("more than one JSON value: put each event on a line of its own")
+	}
 	if m.Topic == "" {
 		return deltabus.Message{}, errors.New("no topic, neither in the line nor by --topic")
 	}
 	return m.message()
+}
+
+// hasLoneSurrogate finds a \\u escape that is half of a character.
+func hasLoneSurrogate(line []byte) bool {
+	escape := func(i int) rune { // the code of the escape at i, or -1
+		if i+6 > len(line) || line[i] != '\\' || line[i+1] != 'u' {
+			return -1
+		}
+		v, err := strconv.ParseUint(string(line[i+2:i+6]), 16, 16)
+		if err != nil {
+			return -1
+		}
+		return rune(v)
+	}
+	for i := 0; i < len(line); i++ {
+		if line[i] != '\\' {
+			continue
+		}
+		if r := escape(i); utf16.IsSurrogate(r) {
+			if utf16.DecodeRune(r, escape(i+6)) == utf8.RuneError {
+				return true
+			}
+			i += 10 // the other half
+		}
+		i++ // what is escaped
+	}
+	return false
 }
 
 // receipts prints receipts in the order of the events, a bounded number of events behind the input.
