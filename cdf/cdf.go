@@ -25,6 +25,9 @@ var (
 	ErrRange = errors.New("invalid change data feed range")
 	// ErrExpired: the log or a data file of the range is gone.
 	ErrExpired = errors.New("change data expired")
+	// ErrIncompatibleSchema: a column of the range was dropped, renamed, or changed its type since, so that its rows do not fit the table
+	// as it is now (DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_…). Added columns are null in older rows.
+	ErrIncompatibleSchema = errors.New("incompatible schema change")
 	// ErrNotInsert: the version changes or deletes rows (cdc actions, or removes that change data), which this
 	// package does not read yet. *NotInsertError has the version.
 	ErrNotInsert = errors.New("version does not only insert")

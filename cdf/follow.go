@@ -11,7 +11,8 @@ type Follower struct {
 	t       *deltalog.Table
 	next    int64
 	columns []string
-	checked bool
+	// metadata is the table's as of the last check: a change while this follower is behind may be one that its next rows do not fit.
+	metadata *deltalog.Metadata
 }
 
 // Follow starts after version, so that Next gives version+1 first; columns nil: all.
@@ -31,11 +32,11 @@ func (f *Follower) Next(ctx context.Context) (*Version, error) {
 			return nil, nil
 		}
 	}
-	if !f.checked {
-		if err := checkEnabled(ctx, f.t, f.next); err != nil {
+	if now := f.t.Cached().Metadata(); now != f.metadata {
+		if err := checkStart(ctx, f.t, f.next); err != nil {
 			return nil, err
 		}
-		f.checked = true
+		f.metadata = now
 	}
 	v, err := readVersion(ctx, f.t, f.next, f.columns)
 	if err != nil {

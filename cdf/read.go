@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/deltabus/deltabus-local/deltalog"
@@ -30,7 +31,7 @@ func Read(ctx context.Context, t *deltalog.Table, r Range, columns []string) ite
 		if end < start {
 			return // both times lie between the same two commits
 		}
-		if err := checkEnabled(ctx, t, start); err != nil {
+		if err := checkStart(ctx, t, start); err != nil {
 			yield(Batch{}, err)
 			return
 		}
@@ -132,9 +133,10 @@ func firstAtOrAfter(ctx context.Context, t *deltalog.Table, at time.Time) (int64
 	return v + 1, nil
 }
 
-// checkEnabled checks that the feed is on at version start.
-func checkEnabled(ctx context.Context, t *deltalog.Table, start int64) error {
-	if snap := t.Cached(); snap.ChangeDataFeed() && start >= snap.Version() {
+// checkStart checks that the feed is on at version start, and that rows of then fit the table as it is now.
+func checkStart(ctx context.Context, t *deltalog.Table, start int64) error {
+	now := t.Cached()
+	if now.ChangeDataFeed() && start >= now.Version() {
 		return nil
 	}
 	snap, err := t.SnapshotAt(ctx, start)
@@ -147,7 +149,7 @@ func checkEnabled(ctx context.Context, t *deltalog.Table, start int64) error {
 	if !snap.ChangeDataFeed() {
 		return notEnabled(start)
 	}
-	return nil
+	return checkSchema(start, snap.Schema(), now.Schema())
 }
 
 func notEnabled(version int64) error {
@@ -173,7 +175,7 @@ func readVersion(ctx context.Context, t *deltalog.Table, version int64, columns 
 	if err != nil {
 		return nil, err
 	}
-	adds, err := inserts(c)
+	adds, err := inserts(c, t.Cached().Schema())
 	if err != nil {
 		return nil, err
 	}
@@ -203,15 +205,24 @@ func readVersion(ctx context.Context, t *deltalog.Table, version int64, columns 
 
 // inserts is the files whose rows a commit inserts. A commit that does more is a *NotInsertError; one that switches the feed off is
 // ErrNotEnabled.
-func inserts(c *deltalog.Commit) ([]*deltalog.Add, error) {
+func inserts(c *deltalog.Commit, now deltalog.Struct) ([]*deltalog.Add, error) {
 	operation := c.Info().String("operation")
 	var adds []*deltalog.Add
 	for i := range c.Actions {
 		switch a := &c.Actions[i]; {
 		case a.CDC != nil, a.Remove != nil && a.Remove.DataChange:
 			return nil, &NotInsertError{c.Version, operation}
-		case a.Metadata != nil && a.Metadata.Configuration["delta.enableChangeDataFeed"] != "true":
-			return nil, notEnabled(c.Version)
+		case a.Metadata != nil:
+			if !strings.EqualFold(a.Metadata.Configuration["delta.enableChangeDataFeed"], "true") {
+				return nil, notEnabled(c.Version)
+			}
+			then, err := deltalog.ParseSchema([]byte(a.Metadata.SchemaString))
+			if err != nil {
+				return nil, fmt.Errorf("version %d: %w: %w", c.Version, deltalog.ErrCorrupt, err)
+			}
+			if err := checkSchema(c.Version, then, now); err != nil {
+				return nil, err
+			}
 		case a.Add != nil && a.Add.DataChange:
 			if a.Add.DeletionVector != nil {
 				return nil, fmt.Errorf("version %d: %w: deletionVectors", c.Version, deltalog.ErrUnsupported)
