@@ -151,7 +151,10 @@ func TestFeedIsStreamed(t *testing.T) {
 	if next != int64(len(ids)) || batches < 10 {
 		t.Errorf("%d rows in %d batches", next, batches)
 	}
-	for range v.Batches {
+	for _, err := range v.Batches { // nobody has to read on
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 	ctx, cancel := context.WithCancel(t.Context())
