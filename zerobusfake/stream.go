@@ -72,7 +72,10 @@ func (s *Server) EphemeralStream(rpc grpc.BidiStreamingServer[zerobuspb.Ephemera
 	}
 	s.cfg.Logger.Debug("stream opened", "stream", st.id, "table", st.table, "record_type", st.kind)
 	err = st.serve(s)
-	s.cfg.Logger.Debug("stream ended", "stream", st.id, "table", st.table, "acknowledged", st.acked, "error", err)
+	st.mu.Lock() // the committer may be storing what a client that went away handed over
+	acked := st.acked
+	st.mu.Unlock()
+	s.cfg.Logger.Debug("stream ended", "stream", st.id, "table", st.table, "acknowledged", acked, "error", err)
 	return err
 }
 
