@@ -3,6 +3,7 @@ package zerobusfake
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -18,7 +19,7 @@ const (
 
 // coded is an error of the form "<text>. Error Code: <n>, Error State: <m>."
 func coded(c codes.Code, code, state int, format string, args ...any) error {
-	return status.Errorf(c, "%s. Error Code: %d, Error State: %d.", fmt.Sprintf(format, args...), code, state)
+	return status.Errorf(c, "%s. Error Code: %d, Error State: %d.", brief(fmt.Sprintf(format, args...), maxText), code, state)
 }
 
 // recordError is a record that cannot be decoded.
@@ -36,7 +37,25 @@ func (e *recordError) status() error {
 }
 
 func invalid(format string, args ...any) error {
-	return status.Errorf(codes.InvalidArgument, format, args...)
+	return status.Error(codes.InvalidArgument, brief(fmt.Sprintf(format, args...), maxText))
+}
+
+// A status travels in the trailers, which clients bound (hyper: 16 KiB): a longer one breaks the stream instead of ending it, and the
+// client tries again for ever. So what a client sent is quoted up to a limit. Bytes.
+const (
+	maxText   = 1024 // a whole text
+	maxQuoted = 256  // a name within it, so that what is said after the name is kept
+)
+
+// brief is s, or its beginning when it is longer than limit.
+func brief(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit] + "…"
 }
 
 func unimplemented(what string) error {

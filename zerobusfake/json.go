@@ -90,7 +90,7 @@ func (d *jsonDecoder) object(c *column, depth int) error {
 		if i >= len(c.kids) || c.kids[i].name != key {
 			var ok bool
 			if i, ok = c.index[key]; !ok {
-				return d.fail(at, "unrecognized field name '%s'", key)
+				return d.fail(at, "unrecognized field name '%s'", brief(key, maxQuoted))
 			}
 		}
 		expect = i + 1

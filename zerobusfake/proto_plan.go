@@ -104,7 +104,7 @@ func (p *protoPlanner) message(d *descriptorpb.DescriptorProto, scope string, c 
 	for _, f := range d.GetField() {
 		i, ok := c.index[f.GetName()]
 		if !ok {
-			return nil, descriptorError("field '%s%s' is not in the table", path, f.GetName())
+			return nil, descriptorError("field '%s' is not in the table", brief(path+f.GetName(), maxQuoted))
 		}
 		if covered[i] {
 			return nil, descriptorError("field '%s%s' is there twice", path, f.GetName())

@@ -69,11 +69,17 @@ func (s *Server) Register(r grpc.ServiceRegistrar) { zerobuspb.RegisterZerobusSe
 // maxRecord is the limit of a record, and of a batch, in bytes (zerobus.md 8.5).
 const maxRecord = 10 << 20
 
-// ServerOptions are the gRPC options that the service needs: messages larger than a record so that this package, not gRPC, refuses
-// what is too large (gRPC's RESOURCE_EXHAUSTED would be tried again for ever); pings as often as old Java clients send them; large windows.
+// maxMessage is the limit of a whole gRPC message, in bytes. Batches up to it are refused by this package, with INVALID_ARGUMENT and after the
+// acknowledgement of what came before; gRPC refuses larger ones at once, with RESOURCE_EXHAUSTED, which clients try again.
+const maxMessage = 256 << 20
+
+// ServerOptions are the gRPC options that the service needs: messages far larger than a record, and a codec, so that this package and not
+// gRPC refuses what is too large or no message; pings as often as old Java clients send them; large windows. The codec serves other services
+// on the same server as gRPC's own does.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(64 << 20),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.InitialWindowSize(8 << 20),
 		grpc.InitialConnWindowSize(16 << 20),

@@ -263,6 +263,8 @@ func TestBadRecords(t *testing.T) {
 		{"second line", "{\"id\":1,\n \"nope\":2}", "Record decoder/encoder error: unrecognized field name 'nope' at line 2 column 2" + e},
 		{"deep", `{"id":` + deep, "Record decoder/encoder error: invalid digit found in string at line 1 column 7" + e},
 		{"trailing", `{"id":1} x`, "Record decoder/encoder error: trailing characters at line 1 column 10" + e},
+		{"long name", `{"id":1,"` + strings.Repeat("é", 1<<20) + `":1}`, "Record decoder/encoder error: unrecognized field name '" + strings.Repeat("é", maxQuoted/2) + "…' at line 1 column 9" + e},
+		{"far too large", strings.Repeat("x", 65<<20), "a message of 68157440 bytes of records exceeds the limit of 10485760"},
 		{"too large", `{"id":1,"name":"` + strings.Repeat("x", 11<<20) + `"}`, "a message of 11534354 bytes of records exceeds the limit of 10485760"},
 	}
 	for _, tt := range tests {
@@ -313,6 +315,13 @@ func TestLargestRecordPasses(t *testing.T) {
 	c.until(0)
 }
 
+// garbage is a message whose bytes are no EphemeralStreamRequest.
+func garbage() *zerobuspb.EphemeralStreamRequest {
+	r := &zerobuspb.EphemeralStreamRequest{}
+	r.ProtoReflect().SetUnknown([]byte{0x12, 0x01, 0x08})
+	return r
+}
+
 func TestOffsets(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -324,7 +333,8 @@ func TestOffsets(t *testing.T) {
 		{"again", jsonRecord(0, `{"id":1}`), "Non-incremental offset: expected 1, actual 0. Error Code: 4002, Error State: 0."},
 		{"missing", &zerobuspb.EphemeralStreamRequest{Payload: &zerobuspb.EphemeralStreamRequest_IngestRecord{IngestRecord: &zerobuspb.IngestRecordRequest{}}}, "Offset is missing, expected 1. Error Code: 4002, Error State: 0."},
 		{"create again", createRequest("main.default.t", zerobuspb.RecordType_JSON.Enum(), nil), "create_stream may only be the first message of a stream"},
-		{"empty", &zerobuspb.EphemeralStreamRequest{}, "a message without a payload"},
+		{"empty", &zerobuspb.EphemeralStreamRequest{}, "a message without a payload, or no EphemeralStreamRequest"},
+		{"garbage", garbage(), "a message without a payload, or no EphemeralStreamRequest"},
 		{"other kind", protoRecord(1, nil), "a PROTO record on a stream of record type JSON"},
 	}
 	for _, tt := range tests {
@@ -359,6 +369,9 @@ func TestSetup(t *testing.T) {
 		{"two parts", createRequest("default.t", json, nil), codes.InvalidArgument, `table name "default.t" must have exactly 3 parts (catalog.schema.table)`},
 		{"quoted", createRequest("`main`.default.t", json, nil), codes.InvalidArgument, "table name \"`main`.default.t\": use letters, digits and underscores"},
 		{"no create", jsonRecord(0, `{"id":1}`), codes.InvalidArgument, "the first message of a stream must be create_stream"},
+		{"garbage first", garbage(), codes.InvalidArgument, "the first message of a stream must be create_stream"},
+		{"long table name", createRequest("main.default."+strings.Repeat("-", 1<<20), json, nil), codes.InvalidArgument, `table name "main.default.---`},
+		{"long field name", createRequest("main.default.t", prot, descriptor(t, field(strings.Repeat("k", 1<<20), 1, int32Type))), codes.InvalidArgument, "Protobuf descriptor does not match the table: field '" + strings.Repeat("k", maxQuoted) + "…' is not in the table"},
 		{"unspecified", createRequest("main.default.t", zerobuspb.RecordType_RECORD_TYPE_UNSPECIFIED.Enum(), nil), codes.InvalidArgument, "record type RECORD_TYPE_UNSPECIFIED is not supported: use PROTO or JSON"},
 		{"avro", createRequest("main.default.t", zerobuspb.RecordType_AVRO.Enum(), nil), codes.Unimplemented, "record type AVRO is not implemented by deltabus-local yet"},
 		{"no descriptor", createRequest("main.default.t", prot, nil), codes.InvalidArgument, "descriptor_proto is required for record type PROTO"},
@@ -378,7 +391,7 @@ func TestSetup(t *testing.T) {
 			continue
 		}
 		_, err := c.rpc.Recv()
-		if st := status.Convert(err); st.Code() != tt.code || !strings.HasPrefix(st.Message(), tt.want) {
+		if st := status.Convert(err); st.Code() != tt.code || !strings.HasPrefix(st.Message(), tt.want) || len(st.Message()) > maxText+10 {
 			t.Errorf("%s: got %s %q", tt.name, st.Code(), st.Message())
 		}
 	}

@@ -310,7 +310,7 @@ func (st *ephemeral) decode(req *zerobuspb.EphemeralStreamRequest) (size int, er
 	case *zerobuspb.EphemeralStreamRequest_CreateStream:
 		return 0, invalid("create_stream may only be the first message of a stream")
 	default:
-		return 0, invalid("a message without a payload")
+		return 0, invalid("a message without a payload, or no EphemeralStreamRequest")
 	}
 	switch {
 	case offset == nil:
