@@ -29,8 +29,8 @@ type column struct {
 	data    []byte  // of strings and binaries
 	kids    []*column
 	index   map[string]int // struct fields by name
-	seen    []uint32       // struct fields already set in the current object
-	object  uint32
+	seen    []uint64       // struct fields already set in the current object
+	object  uint64         // as wide as it is so that it never comes round to a number in seen
 }
 
 // newColumn makes the column of a field.
@@ -61,7 +61,7 @@ func newColumn(f deltalog.Field) (*column, error) {
 	case deltalog.Struct:
 		kids = t.Fields
 		c.index = make(map[string]int, len(kids))
-		c.seen = make([]uint32, len(kids))
+		c.seen = make([]uint64, len(kids))
 	}
 	for i, k := range kids {
 		kid, err := newColumn(k)

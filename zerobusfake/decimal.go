@@ -2,12 +2,20 @@ package zerobusfake
 
 import (
 	"math/bits"
+	"strconv"
+	"strings"
 
 	"github.com/deltabus/deltabus-local/deltalog"
 )
 
-// parseDecimal reads an exact decimal such as "-123.45" as a 128-bit number of d's scale. Digits behind the scale must be zeros.
+// parseDecimal reads an exact decimal such as "-123.45", or "1E+3" as Python and Java write some, as a 128-bit number of d's scale. Digits
+// behind the scale must be zeros.
 func parseDecimal(s string, d deltalog.Decimal) (lo uint64, hi int64, ok bool) {
+	if e := strings.IndexAny(s, "eE"); e >= 0 {
+		if s, ok = plainDecimal(s[:e], s[e+1:]); !ok {
+			return 0, 0, false
+		}
+	}
 	negative := false
 	if s != "" && (s[0] == '-' || s[0] == '+') {
 		negative = s[0] == '-'
@@ -67,4 +75,32 @@ func shift10(l, h uint64, significant int, digit uint64) (uint64, uint64, int, b
 	over, low := bits.Mul64(l, 10)
 	low, carry := bits.Add64(low, digit, 0)
 	return low, h*10 + over + carry, significant, true
+}
+
+// maxExponent is beyond any that a decimal of 38 digits can have without trailing zeros.
+const maxExponent = 100
+
+// plainDecimal writes mantissa times ten to the exponent without an exponent, exactly.
+func plainDecimal(mantissa, exponent string) (string, bool) {
+	e, err := strconv.Atoi(exponent)
+	if err != nil || e < -maxExponent || e > maxExponent {
+		return "", false
+	}
+	sign := ""
+	if mantissa != "" && (mantissa[0] == '-' || mantissa[0] == '+') {
+		sign, mantissa = mantissa[:1], mantissa[1:]
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	if whole+fraction == "" {
+		return "", false
+	}
+	point := len(whole) + e
+	digits := whole + fraction
+	if point < 0 {
+		digits, point = strings.Repeat("0", -point)+digits, 0
+	}
+	if point > len(digits) {
+		digits += strings.Repeat("0", point-len(digits))
+	}
+	return sign + digits[:point] + "." + digits[point:], true
 }

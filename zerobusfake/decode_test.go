@@ -56,11 +56,16 @@ func TestJSONTypes(t *testing.T) {
 		{"c TIMESTAMP_NTZ", `-1`, `"1969-12-31T23:59:59.999999"`},
 		{"c DECIMAL(5,2)", `"123.45"`, `"123.45"`},
 		{"c DECIMAL(5,2)", `-0.10`, `"-0.10"`},
+		{"c DECIMAL(20,3)", `1E+3`, `"1000.000"`},
+		{"c DECIMAL(20,3)", `"-12.5e-1"`, `"-1.250"`},
+		{"c DECIMAL(20,3)", `"1200e-5"`, `"0.012"`},
+		{"c DECIMAL(5,2)", `0e100`, `"0.00"`},
 		{"c DECIMAL(38,0)", `"-99999999999999999999999999999999999999"`, `"-99999999999999999999999999999999999999"`},
 		{"c ARRAY<INT>", `[1, null ,3]`, `[1,null,3]`},
 		{"c ARRAY<ARRAY<STRING>>", `[["a"],[],null]`, `[["a"],[],null]`},
 		{"c MAP<STRING,BIGINT>", `{"b":1,"a":null}`, `{"b":1,"a":null}`},
 		{"c MAP<INT,STRING>", `{"1":"x"}`, `[[1,"x"]]`},
+		{"c MAP<DOUBLE,INT>", `{"1.5":1}`, `[[1.5,1]]`},
 		{"c STRUCT<a INT, b STRUCT<c STRING>>", `{"b":{"c":"x"}}`, `{"a":null,"b":{"c":"x"}}`},
 		{"c ARRAY<STRUCT<k STRING NOT NULL, v DOUBLE>>", `[{"v":1,"k":"a"}]`, `[{"k":"a","v":1}]`},
 		{"c STRING", `null`, `null`},
@@ -102,6 +107,16 @@ func TestJSONRefuses(t *testing.T) {
 		{"c DECIMAL(5,2)", `"x"`},
 		{"c DECIMAL(5,2)", `""`},
 		{"c DECIMAL(5,2)", `"."`},
+		{"c DECIMAL(5,2)", `1e3`},
+		{"c DECIMAL(5,2)", `1e-3`},
+		{"c DECIMAL(5,2)", `"e1"`},
+		{"c DECIMAL(5,2)", `"1e"`},
+		{"c DECIMAL(5,2)", `"1e2e3"`},
+		{"c DECIMAL(5,2)", `"1e999999999"`},
+		{"c BIGINT", `"+5"`},
+		{"c BIGINT", `"+1234567890123456789"`},
+		{"c DOUBLE", `"1.5"`},
+		{"c MAP<DOUBLE,INT>", `{"x":1}`},
 		{"c BINARY", `"*"`},
 		{"c ARRAY<INT>", `{}`},
 		{"c MAP<STRING,INT>", `{"a":1,"a":2}`},
@@ -118,6 +133,20 @@ func TestJSONRefuses(t *testing.T) {
 		if err := d.decode(`{"c":`+tt.value+`}`, r); err == nil {
 			t.Errorf("%s %s was taken as %s", tt.ddl, tt.value, lastRow(t, r))
 		}
+	}
+}
+
+// TestFieldsStayApartOnLongStreams: the count of objects must not come round to what an old one, or none, left behind.
+func TestFieldsStayApartOnLongStreams(t *testing.T) {
+	t.Parallel()
+	r := newTestRows(t, "a INT", "b INT")
+	r.root.object = math.MaxUint32
+	var d jsonDecoder
+	if err := d.decode(`{"a":1}`, r); err != nil {
+		t.Fatal(err)
+	}
+	if got := lastRow(t, r); got != `{"a":1,"b":null}` {
+		t.Errorf("got %s", got)
 	}
 }
 

@@ -217,7 +217,7 @@ func (d *jsonDecoder) primitive(c *column, t deltalog.Primitive) error {
 		}
 		return nil
 	case deltalog.Float, deltalog.Double:
-		return d.float(c)
+		return d.float(c, false)
 	}
 	token, err := d.scalar()
 	if err != nil {
@@ -236,6 +236,9 @@ func (d *jsonDecoder) primitive(c *column, t deltalog.Primitive) error {
 // parseInt is strconv.ParseInt for base 10, without its errors.
 func parseInt(s string) (int64, bool) {
 	if len(s) == 0 || len(s) > 18 {
+		if strings.HasPrefix(s, "+") { // strconv takes it
+			return 0, false
+		}
 		v, err := strconv.ParseInt(s, 10, 64)
 		return v, err == nil
 	}
@@ -260,7 +263,8 @@ func parseInt(s string) (int64, bool) {
 	return v, true
 }
 
-func (d *jsonDecoder) float(c *column) error {
+// float reads a number; quoted ones only where asQuoted, as the keys of a map are.
+func (d *jsonDecoder) float(c *column, asQuoted bool) error {
 	at := d.pos
 	quoted := d.s[at] == '"'
 	token, err := d.scalar()
@@ -276,7 +280,7 @@ func (d *jsonDecoder) float(c *column) error {
 		v = math.Inf(1)
 	case token == "-Infinity":
 		v = math.Inf(-1)
-	case quoted || !isNumber(token):
+	case quoted && !asQuoted || !isNumber(token):
 		return d.fail(at, "expected a number for field '%s'", c.name)
 	default:
 		if v, err = strconv.ParseFloat(token, bitSize); err != nil {
@@ -419,6 +423,9 @@ func (d *jsonDecoder) mapKey(c *column, t deltalog.DataType) error {
 	}
 	switch t := t.(type) {
 	case deltalog.Primitive:
+		if t == deltalog.Float || t == deltalog.Double {
+			return d.float(c, true)
+		}
 		return d.primitive(c, t)
 	case deltalog.Decimal:
 		token, err := d.scalar()
