@@ -258,6 +258,18 @@ func (c *column) repeats(start int) bool {
 	return len(seen) < c.n-start
 }
 
+// rowWidth is how many bytes a value takes even if it is null: fixed values and offsets.
+func (c *column) rowWidth() int {
+	if c.offsets != nil {
+		return 4
+	}
+	width := c.width
+	for _, kid := range c.kids {
+		width += kid.rowWidth()
+	}
+	return width
+}
+
 // arrayData is the values as Arrow has them. It shares their memory: reset only when it is used no more.
 func (c *column) arrayData() arrow.ArrayData {
 	buffers := []*memory.Buffer{nil}
@@ -288,6 +300,7 @@ func (c *column) arrayData() arrow.ArrayData {
 type rows struct {
 	root   *column
 	schema *arrow.Schema
+	width  int // bytes that a row takes, whatever is in it
 }
 
 func newRows(s deltalog.Struct) (*rows, error) {
@@ -299,7 +312,7 @@ func newRows(s deltalog.Struct) (*rows, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rows{root, schema}, nil
+	return &rows{root, schema, root.rowWidth()}, nil
 }
 
 // batch is the rows as a record batch that shares their memory.

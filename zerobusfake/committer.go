@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -19,6 +20,8 @@ type committer struct {
 	name     string
 	t        *deltalog.Table
 	interval time.Duration
+	limits   limits
+	pending  atomic.Int64  // bytes of rows that wait, of all streams
 	work     chan struct{} // capacity 1: some stream has rows
 	quit     chan struct{}
 	once     sync.Once
@@ -26,7 +29,8 @@ type committer struct {
 	mu      sync.Mutex
 	waiting []*ephemeral // in the order they came
 	dirty   map[*ephemeral]bool
-	broken  error // a sync failed, or the table is gone: nothing more is committed here
+	broken  error         // a sync failed, or the table is gone: nothing more is committed here
+	freed   chan struct{} // closed, and made anew, when rows were taken
 
 	ended chan struct{} // closed: run has returned
 }
@@ -36,9 +40,17 @@ type committer struct {
 const (
 	loneSpacing  = 4 * time.Millisecond
 	groupSpacing = 20 * time.Millisecond
-	// maxGroup is how many bytes of rows one commit takes at most, beyond what the last stream brings.
-	maxGroup = 128 << 20
 )
+
+// limits bound what waits in memory, in bytes of rows: of the text or message they came as, and what a row takes in columns whatever is
+// in it. Clients are slowed down by flow control, nothing is dropped; each may be exceeded by one message a stream.
+type limits struct {
+	stream int // waiting on one stream
+	table  int // waiting on all streams of a table
+	group  int // in one commit, beyond what the last stream brings
+}
+
+var defaultLimits = limits{stream: 32 << 20, table: 128 << 20, group: 128 << 20}
 
 // committer finds or starts the committer of a table.
 func (s *Server) committer(name string, t *deltalog.Table) (*committer, error) {
@@ -50,8 +62,8 @@ func (s *Server) committer(name string, t *deltalog.Table) (*committer, error) {
 	c := s.committers[t]
 	if c == nil {
 		c = &committer{
-			name: name, t: t, interval: s.cfg.CommitInterval, work: make(chan struct{}, 1), quit: make(chan struct{}),
-			dirty: map[*ephemeral]bool{}, ended: make(chan struct{}),
+			name: name, t: t, interval: s.cfg.CommitInterval, limits: s.limits, work: make(chan struct{}, 1), quit: make(chan struct{}),
+			dirty: map[*ephemeral]bool{}, freed: make(chan struct{}), ended: make(chan struct{}),
 		}
 		s.committers[t] = c
 		s.running.Go(c.run)
@@ -74,6 +86,24 @@ func (c *committer) refuse(err error) {
 	c.mu.Unlock()
 	c.stop()
 	<-c.ended
+}
+
+// fullFor is nil if st may take another message, and else a channel that is closed when that may have changed.
+func (c *committer) fullFor(st *ephemeral) <-chan struct{} {
+	full := func() bool {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		return st.failed == nil && (st.bytes > c.limits.stream || c.pending.Load() > int64(c.limits.table))
+	}
+	if !full() {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken != nil || !full() { // a message to a broken table ends its stream; what waits for it is taken no more
+		return nil
+	}
+	return c.freed
 }
 
 // offer says that st has rows waiting.
@@ -159,7 +189,7 @@ func (c *committer) take() []taken {
 	var out []taken
 	size, n := 0, 0
 	for _, st := range c.waiting {
-		if size > maxGroup {
+		if size > c.limits.group {
 			break
 		}
 		n++
@@ -168,10 +198,17 @@ func (c *committer) take() []taken {
 		if st.failed == nil && st.accepted > st.acked {
 			out = append(out, taken{st, st.rows, st.accepted})
 			size += st.bytes
-			st.rows, st.spare, st.bytes = st.spare, nil, 0
+			st.rows, st.spare = st.spare, nil
+		} else {
+			st.rows.root.reset() // of a stream that failed
 		}
+		c.pending.Add(-int64(st.bytes))
+		st.bytes = 0
 		st.mu.Unlock()
-		notify(st.room)
+	}
+	if n > 0 {
+		close(c.freed)
+		c.freed = make(chan struct{})
 	}
 	c.waiting = append(c.waiting[:0:0], c.waiting[n:]...)
 	return out
@@ -277,6 +314,5 @@ func (c *committer) end(group []taken, err error) {
 		g.st.failed = err
 		g.st.mu.Unlock()
 		notify(g.st.wake)
-		notify(g.st.room)
 	}
 }

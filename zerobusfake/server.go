@@ -38,7 +38,8 @@ type Config struct {
 // Server serves the Zerobus gRPC service. Safe for concurrent use.
 type Server struct {
 	zerobuspb.UnimplementedZerobusServer
-	cfg Config
+	cfg    Config
+	limits limits
 
 	closing  chan struct{} // closed: streams are told to go
 	deadline chan struct{} // closed: streams end now
@@ -58,7 +59,7 @@ func New(cfg Config) *Server {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Server{
-		cfg: cfg, closing: make(chan struct{}), deadline: make(chan struct{}),
+		cfg: cfg, limits: defaultLimits, closing: make(chan struct{}), deadline: make(chan struct{}),
 		committers: map[*deltalog.Table]*committer{},
 	}
 }

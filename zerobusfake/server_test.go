@@ -438,6 +438,7 @@ type gate struct {
 	mu      sync.Mutex
 	closed  chan struct{} // nil: open
 	reached chan struct{} // told when a commit is held up
+	answer  store.Fault   // to a commit that was held up
 }
 
 func (g *gate) shut() {
@@ -460,6 +461,7 @@ func (g *gate) hook(op store.Op) store.Fault {
 	if closed != nil && op.Kind == "put" && op.IfAbsent {
 		notify(g.reached)
 		<-closed
+		return g.answer
 	}
 	return store.None
 }

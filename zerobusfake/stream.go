@@ -32,23 +32,19 @@ type ephemeral struct {
 	json   jsonDecoder
 	proto  protoDecoder
 	wake   chan struct{} // capacity 1: something to tell the client
-	room   chan struct{} // capacity 1: the committer took rows
 	schema string        // the table's, when the stream was made
 	meta   string        // the table's id
 
 	mu       sync.Mutex
 	rows     *rows // what waits for the committer
 	spare    *rows // handed back by it
-	bytes    int
+	bytes    int   // of rows, as limits counts them
 	accepted int64 // the last offset whose rows are in
 	acked    int64 // the last offset whose rows are committed
 	ended    bool  // nothing more is accepted
 	err      error // why; nil for a half-close
 	failed   error // the committer could not commit
 }
-
-// maxPending is how many bytes of rows a stream may have waiting before its client is slowed down.
-const maxPending = 32 << 20
 
 // EphemeralStream serves one stream.
 func (s *Server) EphemeralStream(rpc grpc.BidiStreamingServer[zerobuspb.EphemeralStreamRequest, zerobuspb.EphemeralStreamResponse]) error {
@@ -146,7 +142,7 @@ func (s *Server) create(rpc grpc.BidiStreamingServer[zerobuspb.EphemeralStreamRe
 		return nil, status.Errorf(codes.Unavailable, "table %s: %v", name, err)
 	}
 	st := &ephemeral{
-		id: uuid.NewString(), table: name, rpc: rpc, kind: kind, wake: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		id: uuid.NewString(), table: name, rpc: rpc, kind: kind, wake: make(chan struct{}, 1),
 		schema: snap.Metadata().SchemaString, meta: snap.Metadata().ID, accepted: -1, acked: -1,
 	}
 	if st.rows, err = newRows(snap.Schema()); err != nil {
@@ -274,24 +270,24 @@ func (st *ephemeral) message(req *zerobuspb.EphemeralStreamRequest) error {
 		}
 		return err
 	}
+	size += (st.rows.root.n - before) * st.rows.width
 	st.accepted++
 	st.bytes += size
+	st.c.pending.Add(int64(size))
 	st.mu.Unlock()
 	st.c.offer(st)
 	return nil
 }
 
-// waitForRoom holds the client back while too much is waiting.
+// waitForRoom holds the client back while too much is waiting, on this stream or on all streams of the table.
 func (st *ephemeral) waitForRoom(ctx context.Context) error {
 	for {
-		st.mu.Lock()
-		full := st.bytes > maxPending
-		st.mu.Unlock()
-		if !full {
+		freed := st.c.fullFor(st)
+		if freed == nil {
 			return nil
 		}
 		select {
-		case <-st.room:
+		case <-freed:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
