@@ -65,7 +65,7 @@ func TestIdleTableCommitsAtOnce(t *testing.T) {
 		f := newFixture(t, store.NewMemory())
 		c := f.json()
 		for n := range int64(5) {
-			time.Sleep(groupSpacing)
+			<-time.After(groupSpacing)
 			start := time.Now()
 			c.send(jsonRecord(n, `{"id":1}`))
 			c.until(n)
