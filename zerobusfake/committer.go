@@ -133,28 +133,38 @@ func (c *committer) run() {
 			}
 			return
 		}
-		if !c.isWaiting() {
-			continue // what woke us went with the last commit: the next record is not to wait for it
-		}
-		if wait := time.Until(last.Add(c.spacing())); wait > 0 {
-			timer := time.NewTimer(wait)
-			select {
-			case <-timer.C:
-			case <-c.quit:
-				timer.Stop()
-			}
-		}
-		last = time.Now()
-		if c.commitOnce() {
-			notify(c.work) // perhaps a stream was left for the next version
+		for c.someWaiting() {
+			c.holdBack(last)
+			last = time.Now()
+			c.commitOnce()
 		}
 	}
 }
 
-func (c *committer) isWaiting() bool {
+// someWaiting reports whether a stream has rows waiting. Without any the last commit stays the one to space from: an empty turn would put off
+// the record that comes next.
+func (c *committer) someWaiting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.waiting) > 0
+}
+
+// holdBack returns when the spacing from the last commit is over, or at the end. Company that comes while a lone record is held back
+// makes the wait longer, so it looks again.
+func (c *committer) holdBack(last time.Time) {
+	for {
+		wait := time.Until(last.Add(c.spacing()))
+		if wait <= 0 {
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-c.quit:
+			timer.Stop()
+			return
+		}
+	}
 }
 
 // spacing is the time from one commit to the next.

@@ -19,6 +19,8 @@ func TestSpacingOfCommits(t *testing.T) {
 		each     time.Duration // from one acknowledgement of a stream to its next
 	}{
 		{"a lone record", 1, 0, loneSpacing},
+		{"two streams", 2, 0, groupSpacing},
+		{"sixteen streams", 16, 0, groupSpacing},
 		{"an interval, a lone record", 1, 70 * time.Millisecond, 70 * time.Millisecond},
 		{"an interval, four streams", 4, 70 * time.Millisecond, 70 * time.Millisecond},
 	}
