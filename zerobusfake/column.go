@@ -16,6 +16,7 @@ import (
 // bad half way is cut off again (truncate), so that what came before it stays whole.
 type column struct {
 	name     string
+	quoted   string // the name as JSON texts have it; empty if that may be written in several ways
 	t        deltalog.DataType
 	nullable bool
 	arrow    arrow.DataType
@@ -40,6 +41,9 @@ func newColumn(f deltalog.Field) (*column, error) {
 		return nil, fmt.Errorf("column %s: %w", f.Name, err)
 	}
 	c := &column{name: f.Name, t: f.Type, nullable: f.Nullable, arrow: at}
+	if plain(f.Name) == len(f.Name) {
+		c.quoted = `"` + f.Name + `"`
+	}
 	var kids []deltalog.Field
 	switch t := f.Type.(type) {
 	case deltalog.Primitive:
@@ -165,6 +169,14 @@ func (c *column) appendDecimal(lo uint64, hi int64) {
 	c.fixed = binary.LittleEndian.AppendUint64(c.fixed, lo)
 	c.fixed = binary.LittleEndian.AppendUint64(c.fixed, uint64(hi))
 	c.added()
+}
+
+// room makes place for n more bytes. It doubles, where append adds a quarter to what is large and so copies what grows to megabytes many times.
+func room(b []byte, n int) []byte {
+	if cap(b)-len(b) >= n {
+		return b
+	}
+	return append(make([]byte, 0, max(2*cap(b), len(b)+n, 1<<10)), b...)
 }
 
 // closeText ends a string or binary whose bytes were appended to data.

@@ -82,12 +82,14 @@ func (d *jsonDecoder) object(c *column, depth int) error {
 		}
 		d.space()
 		at := d.pos
-		key, err := d.key()
-		if err != nil {
-			return err
-		}
 		i := expect
-		if i >= len(c.kids) || c.kids[i].name != key {
+		if i < len(c.kids) && c.kids[i].quoted != "" && strings.HasPrefix(d.s[at:], c.kids[i].quoted) { // records name their fields in the same order
+			d.pos += len(c.kids[i].quoted)
+		} else {
+			key, err := d.key()
+			if err != nil {
+				return err
+			}
 			var ok bool
 			if i, ok = c.index[key]; !ok {
 				return d.fail(at, "unrecognized field name '%s'", brief(key, maxQuoted))
@@ -95,7 +97,7 @@ func (d *jsonDecoder) object(c *column, depth int) error {
 		}
 		expect = i + 1
 		if c.seen[i] == c.object {
-			return d.fail(at, "duplicate field '%s'", key)
+			return d.fail(at, "duplicate field '%s'", c.kids[i].name)
 		}
 		c.seen[i] = c.object
 		if !d.take(':') {
@@ -458,7 +460,7 @@ func (d *jsonDecoder) text(dst []byte) ([]byte, error) {
 			ascii = false
 			d.pos++
 		}
-		dst = append(dst, d.s[start:d.pos]...)
+		dst = append(room(dst, d.pos-start), d.s[start:d.pos]...)
 		if d.pos == len(d.s) {
 			return dst, d.fail(at, "a string does not end")
 		}

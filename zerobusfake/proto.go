@@ -245,7 +245,7 @@ func (f *protoField) scalar(b []byte, col *column) ([]byte, error) {
 	if f.kind == descriptorpb.FieldDescriptorProto_TYPE_STRING && !utf8.Valid(v) {
 		return nil, badRecord("invalid UTF-8 in field '%s'", col.name)
 	}
-	col.data = append(col.data, v...)
+	col.data = append(room(col.data, len(v)), v...)
 	col.closeText()
 	return b, nil
 }

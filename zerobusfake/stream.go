@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
@@ -80,32 +81,25 @@ var partName = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
 
 // create reads the first message and sets the stream up.
 func (s *Server) create(rpc grpc.BidiStreamingServer[zerobuspb.EphemeralStreamRequest, zerobuspb.EphemeralStreamResponse]) (*ephemeral, error) {
-	type first struct {
-		req *zerobuspb.EphemeralStreamRequest
-		err error
-	}
-	got := make(chan first, 1)
-	go func() { // ends with the RPC at the latest
-		req, err := rpc.Recv()
-		got <- first{req, err}
-	}()
-	var req *zerobuspb.EphemeralStreamRequest
+	first := new(request)
+	got := make(chan error, 1)
+	go func() { got <- rpc.RecvMsg(first) }() // ends with the RPC at the latest
 	select {
-	case f := <-got:
-		if errors.Is(f.err, io.EOF) {
+	case err := <-got:
+		if errors.Is(err, io.EOF) {
 			return nil, invalid("the stream ended before create_stream")
 		}
-		if f.err != nil {
-			return nil, f.err
+		if err != nil {
+			return nil, err
 		}
-		req = f.req
 	case <-s.closing:
 		return nil, errShuttingDown()
 	}
-	create := req.GetCreateStream()
-	if create == nil {
+	defer first.free()
+	if first.payload != createStream {
 		return nil, invalid("the first message of a stream must be create_stream")
 	}
+	create := &first.create
 	name := create.GetTableName()
 	parts := strings.Split(name, ".")
 	if len(parts) != 3 {
@@ -217,11 +211,12 @@ func (st *ephemeral) serve(s *Server) error {
 // receive decodes messages until the client stops, a message is bad, or the RPC ends. What was accepted is committed all the same.
 func (st *ephemeral) receive() {
 	var err error
+	var req request
 	for err == nil {
-		var req *zerobuspb.EphemeralStreamRequest
-		if req, err = st.rpc.Recv(); err == nil {
-			err = st.message(req)
+		if err = st.rpc.RecvMsg(&req); err == nil {
+			err = st.message(&req)
 		}
+		req.free()
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil
@@ -250,7 +245,7 @@ func notify(c chan struct{}) {
 }
 
 // message takes one message: all of its records, or none.
-func (st *ephemeral) message(req *zerobuspb.EphemeralStreamRequest) error {
+func (st *ephemeral) message(req *request) error {
 	if err := st.waitForRoom(st.rpc.Context()); err != nil {
 		return err
 	}
@@ -295,86 +290,38 @@ func (st *ephemeral) waitForRoom(ctx context.Context) error {
 }
 
 // decode appends the message's records to the rows, and returns their size.
-func (st *ephemeral) decode(req *zerobuspb.EphemeralStreamRequest) (size int, err error) {
+func (st *ephemeral) decode(req *request) (size int, err error) {
 	next := st.accepted + 1
-	var offset *int64
-	switch p := req.GetPayload().(type) {
-	case *zerobuspb.EphemeralStreamRequest_IngestRecord:
-		offset = p.IngestRecord.OffsetId
-	case *zerobuspb.EphemeralStreamRequest_IngestRecordBatch:
-		offset = p.IngestRecordBatch.OffsetId
-	case *zerobuspb.EphemeralStreamRequest_CreateStream:
-		return 0, invalid("create_stream may only be the first message of a stream")
-	default:
-		return 0, invalid("a message without a payload, or no EphemeralStreamRequest")
-	}
 	switch {
-	case offset == nil:
+	case req.payload == createStream:
+		return 0, invalid("create_stream may only be the first message of a stream")
+	case req.payload == noPayload:
+		return 0, invalid("a message without a payload, or no EphemeralStreamRequest")
+	case !req.hasOffset:
 		return 0, coded(codes.InvalidArgument, codeNonIncrementalOffset, 0, "Offset is missing, expected %d", next)
-	case *offset != next:
-		return 0, coded(codes.InvalidArgument, codeNonIncrementalOffset, 0, "Non-incremental offset: expected %d, actual %d", next, *offset)
-	}
-	if single := req.GetIngestRecord(); single != nil {
-		switch r := single.GetRecord().(type) {
-		case *zerobuspb.IngestRecordRequest_JsonRecord:
-			return st.jsonRecords([]string{r.JsonRecord})
-		case *zerobuspb.IngestRecordRequest_ProtoEncodedRecord:
-			return st.protoRecords([][]byte{r.ProtoEncodedRecord})
-		case *zerobuspb.IngestRecordRequest_AvroEncodedRecord:
-			return 0, st.otherKind("AVRO")
-		}
+	case req.offset != next:
+		return 0, coded(codes.InvalidArgument, codeNonIncrementalOffset, 0, "Non-incremental offset: expected %d, actual %d", next, req.offset)
+	case req.kind == zerobuspb.RecordType_RECORD_TYPE_UNSPECIFIED && req.payload == ingestRecord:
 		return 0, invalid("message %d has no record", next)
+	case req.kind == zerobuspb.RecordType_RECORD_TYPE_UNSPECIFIED:
+		return 0, invalid("message %d has no batch", next)
+	case req.kind != st.kind:
+		return 0, invalid("a %s record on a stream of record type %s", req.kind, st.kind)
 	}
-	switch b := req.GetIngestRecordBatch().GetBatch().(type) {
-	case *zerobuspb.IngestRecordBatchRequest_JsonBatch:
-		return st.jsonRecords(b.JsonBatch.GetRecords())
-	case *zerobuspb.IngestRecordBatchRequest_ProtoEncodedBatch:
-		return st.protoRecords(b.ProtoEncodedBatch.GetRecords())
-	case *zerobuspb.IngestRecordBatchRequest_AvroBatch:
-		return 0, st.otherKind("AVRO")
-	}
-	return 0, invalid("message %d has no batch", next)
-}
-
-func (st *ephemeral) otherKind(kind string) error {
-	return invalid("a %s record on a stream of record type %s", kind, st.kind)
-}
-
-func tooLarge(size int) error {
-	return invalid("a message of %d bytes of records exceeds the limit of %d", size, maxRecord)
-}
-
-func (st *ephemeral) jsonRecords(records []string) (size int, err error) {
-	if st.kind != zerobuspb.RecordType_JSON {
-		return 0, st.otherKind("JSON")
-	}
-	for _, r := range records {
+	for _, r := range req.records {
 		size += len(r)
 	}
 	if size > maxRecord {
-		return 0, tooLarge(size)
+		return 0, invalid("a message of %d bytes of records exceeds the limit of %d", size, maxRecord)
 	}
-	for i, r := range records {
-		if err := st.json.decode(r, st.rows); err != nil {
-			return 0, inBatch(err, i, len(records))
+	for i, r := range req.records {
+		if st.kind == zerobuspb.RecordType_JSON {
+			err = st.json.decode(unsafe.String(unsafe.SliceData(r), len(r)), st.rows) // copied into columns before req is freed
+		} else {
+			err = st.proto.decode(r, st.rows)
 		}
-	}
-	return size, nil
-}
-
-func (st *ephemeral) protoRecords(records [][]byte) (size int, err error) {
-	if st.kind != zerobuspb.RecordType_PROTO {
-		return 0, st.otherKind("PROTO")
-	}
-	for _, r := range records {
-		size += len(r)
-	}
-	if size > maxRecord {
-		return 0, tooLarge(size)
-	}
-	for i, r := range records {
-		if err := st.proto.decode(r, st.rows); err != nil {
-			return 0, inBatch(err, i, len(records))
+		if err != nil {
+			return 0, inBatch(err, i, len(req.records))
 		}
 	}
 	return size, nil
