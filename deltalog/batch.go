@@ -32,11 +32,8 @@ func checkBatch(s Struct, b arrow.RecordBatch) error {
 		if got := b.Column(i).DataType(); !sameType(want, got) {
 			return fmt.Errorf("column %s: a batch has %s, the table %s", f.Name, got, want)
 		}
-		if at, bad := nullBreach(f.Type, f.Nullable, b.Column(i), 0, b.Column(i).Len()); bad {
-			return fmt.Errorf("%w: column %s", ErrNotNull, f.Name+at)
-		}
 	}
-	return nil
+	return CheckNotNull(s, b)
 }
 
 // sameType reports whether arrays of got can be read as want. Names count for the fields of structs, nullability nowhere.
@@ -69,6 +66,16 @@ func sameType(want, got arrow.DataType) bool {
 		return want.Precision == got.Precision && want.Scale == got.Scale
 	}
 	return true
+}
+
+// CheckNotNull checks that rec, which has the columns of s, has no null where s allows none, at any depth. Its error matches ErrNotNull.
+func CheckNotNull(s Struct, rec arrow.RecordBatch) error {
+	for i, f := range s.Fields {
+		if at, bad := nullBreach(f.Type, f.Nullable, rec.Column(i), 0, rec.Column(i).Len()); bad {
+			return fmt.Errorf("%w: column %s", ErrNotNull, f.Name+at)
+		}
+	}
+	return nil
 }
 
 // nullBreach finds a null where none may be among elements from to to of arr, whose parents are all there, and says where below the column.

@@ -27,11 +27,14 @@ var (
 	ErrCorrupt = errors.New("corrupt table")
 )
 
+// DefaultEngineInfo is how commits of this package tell their writer, unless told otherwise.
+const DefaultEngineInfo = "deltabus-local"
+
 // Options of a table. The zero value is right for most.
 type Options struct {
 	// Clock gives the time of commits; default time.Now.
 	Clock func() time.Time
-	// EngineInfo is written to commitInfo; default "deltabus-local".
+	// EngineInfo is written to commitInfo; default DefaultEngineInfo.
 	EngineInfo string
 	// Logger gets what happens in the background (checkpoints that fail); default: nothing.
 	Logger *slog.Logger

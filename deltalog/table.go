@@ -197,7 +197,7 @@ func (o Options) withDefaults() Options {
 		o.Clock = time.Now
 	}
 	if o.EngineInfo == "" {
-		o.EngineInfo = "deltabus-local"
+		o.EngineInfo = DefaultEngineInfo
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

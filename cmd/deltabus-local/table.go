@@ -416,6 +416,7 @@ func (a *app) tableVerify() *cobra.Command {
 				{"versions", fmt.Sprintf("%d to %d", report.FirstVersion, report.Version)},
 				{"files", strconv.Itoa(report.Files)},
 				{"rows", strconv.FormatInt(report.Rows, 10)},
+				{"inserted", strconv.FormatInt(report.Inserted, 10)},
 				{"checkpoints", strconv.Itoa(report.Checkpoints)},
 			}
 			for _, n := range report.Notes {

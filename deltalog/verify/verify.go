@@ -4,13 +4,13 @@ package verify
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
+	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/deltabus/deltabus-local/deltalog"
 	"github.com/deltabus/deltabus-local/deltalog/store"
@@ -18,15 +18,19 @@ import (
 
 // Report is what an audit found.
 type Report struct {
-	// FirstVersion and Version are the first and last commit in the log.
+	// FirstVersion and Version are the first and last commit in the log; -1 if there is none.
 	FirstVersion int64 `json:"first_version"`
 	Version      int64 `json:"version"`
-	Files        int   `json:"files"`
-	Rows         int64 `json:"rows"`
-	Checkpoints  int   `json:"checkpoints"`
+	// Files and Rows are those of the newest version.
+	Files int   `json:"files"`
+	Rows  int64 `json:"rows"`
+	// Inserted is the number of rows that the versions of the change data feed insert, as far as their files are there; updates and
+	// deletes are not counted.
+	Inserted    int64 `json:"inserted"`
+	Checkpoints int   `json:"checkpoints"`
 	// Problems are breaches of the protocol, or content that is not what the log says.
 	Problems []string `json:"problems"`
-	// Notes are no breaches: what a crash left behind, what could not be audited.
+	// Notes are no breaches: what a crash left behind, what is gone from the feed, what could not be audited.
 	Notes []string `json:"notes"`
 }
 
@@ -40,32 +44,44 @@ func (r *Report) note(format string, args ...any) {
 
 // audit is one audit.
 type audit struct {
-	ctx         context.Context
-	st          store.Store
-	report      *Report
-	commits     map[int64]string
+	ctx    context.Context
+	st     store.Store
+	report *Report
+
+	// What the listing has.
+	commits     map[int64]store.Info
 	checkpoints map[int64]string
-	others      []string                 // names outside the log
-	sizes       map[string]int64         // of every name
-	live        map[string]*deltalog.Add // by name
-	known       map[string]bool          // every name that any version gave
-	metadata    *deltalog.Metadata
-	protocol    *deltalog.Protocol
-	txns        map[string]int64
-	at          map[int64]map[string]bool // live names at the versions that have a checkpoint
+	others      []string // names outside the log
+	sizes       map[string]int64
+
+	state   state
+	known   map[string]bool   // names of every file that any version gave
+	inserts map[string]insert // names of the files that the feed reads
+	writers map[string]string // engineInfo of the commits that brought them; those of a checkpoint have none
+	remarks map[string]remark // about the files of others, by what is said
+}
+
+// remark counts the files that something is said of.
+type remark struct {
+	files int
+	first string
+}
+
+// insert is a file whose rows a version of the feed inserts.
+type insert struct {
+	add     *deltalog.Add
+	version int64
 }
 
 // Verify audits the table in st. An error means that it could not; what is wrong with the table is in the report.
 func Verify(ctx context.Context, st store.Store) (*Report, error) {
 	a := &audit{
 		ctx: ctx, st: st, report: &Report{FirstVersion: -1, Version: -1, Problems: []string{}, Notes: []string{}},
-		commits: map[int64]string{}, checkpoints: map[int64]string{}, sizes: map[string]int64{},
-		live: map[string]*deltalog.Add{}, known: map[string]bool{}, txns: map[string]int64{}, at: map[int64]map[string]bool{},
+		commits: map[int64]store.Info{}, checkpoints: map[int64]string{}, sizes: map[string]int64{},
+		state: newState(), known: map[string]bool{}, inserts: map[string]insert{},
+		writers: map[string]string{}, remarks: map[string]remark{},
 	}
-	if err := a.list(); err != nil {
-		return nil, fmt.Errorf("verify %s: %w", st.URL(""), err)
-	}
-	for _, step := range []func() error{a.replay, a.compareCheckpoints, a.readFiles, a.compareSnapshot} {
+	for _, step := range []func() error{a.list, a.replay, a.readFiles, a.compareSnapshot} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("verify %s: %w", st.URL(""), err)
 		}
@@ -94,7 +110,7 @@ func (a *audit) list() error {
 		}
 		switch base[20:] {
 		case ".json":
-			a.commits[v] = info.Name
+			a.commits[v] = info
 		case ".checkpoint.parquet":
 			a.checkpoints[v] = info.Name
 		case ".crc":
@@ -109,184 +125,13 @@ func (a *audit) list() error {
 	return nil
 }
 
-// replay walks the commits in order.
-func (a *audit) replay() error {
-	versions := slices.Sorted(maps.Keys(a.commits))
-	if len(versions) == 0 {
-		a.report.problem("the log has checkpoints and no commit")
-		return nil
-	}
-	a.report.FirstVersion, a.report.Version = versions[0], versions[len(versions)-1]
-	for i, v := range versions {
-		if i > 0 && v != versions[i-1]+1 {
-			a.report.problem("versions %d to %d are missing", versions[i-1]+1, v-1)
-		}
-	}
-	whole := versions[0] == 0
-	if !whole {
-		a.report.note("the log begins at version %d: what was before is taken from the checkpoint, not audited", versions[0])
-		if err := a.seed(versions[0]); err != nil {
-			return err
-		}
-	}
-	for _, v := range versions {
-		data, err := a.st.Get(a.ctx, a.commits[v])
-		if err != nil {
-			return err
-		}
-		actions, err := deltalog.ParseCommit(data)
-		if err != nil {
-			a.report.problem("version %d: %v", v, err)
-			continue
-		}
-		a.apply(v, actions)
-		if _, ok := a.checkpoints[v]; ok {
-			a.at[v] = map[string]bool{}
-			for name := range a.live {
-				a.at[v][name] = true
-			}
-		}
-	}
-	if a.metadata == nil || a.protocol == nil {
-		a.report.problem("the log has no metaData or no protocol action")
-	}
-	return nil
-}
-
-// seed takes the state before the first commit from the snapshot at it: the commits that would tell are gone.
-func (a *audit) seed(first int64) error {
-	t, err := deltalog.Open(a.ctx, a.st, deltalog.Options{CheckpointInterval: -1})
+// name is the store's name of a path of the log; what leaves the table stays as it is, and is found missing.
+func (a *audit) name(p string) string {
+	n, err := deltalog.DataName(a.st, p)
 	if err != nil {
-		a.report.problem("the table cannot be opened: %v", err)
-		return nil
+		return p
 	}
-	s, err := t.SnapshotAt(a.ctx, first)
-	if err != nil {
-		for v := first; v <= a.report.Version; v++ { // the first checkpoint may be a little later
-			if s, err = t.SnapshotAt(a.ctx, v); err == nil {
-				break
-			}
-		}
-	}
-	if err != nil {
-		a.report.problem("no version can be rebuilt: %v", err)
-		return nil
-	}
-	a.metadata, a.protocol = s.Metadata(), s.Protocol()
-	for add := range s.Files() {
-		a.live[name(add.Path)] = add
-		a.known[name(add.Path)] = true
-	}
-	return nil
-}
-
-// name is the store's name of a path of the log.
-func name(path string) string {
-	if n, err := url.PathUnescape(path); err == nil {
-		return n
-	}
-	return path
-}
-
-func (a *audit) apply(v int64, actions []deltalog.Action) {
-	added, removed := map[string]bool{}, map[string]bool{}
-	metadata, protocols, txns := 0, 0, map[string]bool{}
-	for _, act := range actions {
-		switch {
-		case act.Add != nil:
-			n := name(act.Add.Path)
-			if added[n] {
-				a.report.problem("version %d adds %s twice", v, n)
-			}
-			added[n], a.known[n] = true, true
-			a.live[n] = act.Add
-		case act.Remove != nil:
-			n := name(act.Remove.Path)
-			if removed[n] {
-				a.report.problem("version %d removes %s twice", v, n)
-			}
-			removed[n], a.known[n] = true, true
-			if !added[n] {
-				delete(a.live, n)
-			}
-		case act.CDC != nil:
-			a.known[name(act.CDC.Path)] = true
-		case act.Metadata != nil:
-			metadata++
-			if a.metadata != nil && a.metadata.ID != act.Metadata.ID {
-				a.report.problem("version %d changes the table's id", v)
-			}
-			a.metadata = act.Metadata
-		case act.Protocol != nil:
-			protocols++
-			a.protocol = act.Protocol
-		case act.Txn != nil:
-			if txns[act.Txn.AppID] {
-				a.report.problem("version %d has two txn actions of %s", v, act.Txn.AppID)
-			}
-			txns[act.Txn.AppID] = true
-			a.txns[act.Txn.AppID] = act.Txn.Version
-		}
-	}
-	if metadata > 1 || protocols > 1 {
-		a.report.problem("version %d has %d metaData and %d protocol actions", v, metadata, protocols)
-	}
-	if v == 0 && (metadata == 0 || protocols == 0) {
-		a.report.problem("version 0 has no metaData or no protocol action")
-	}
-}
-
-// compareCheckpoints checks that each checkpoint holds the files that were live at its version.
-func (a *audit) compareCheckpoints() error {
-	for _, v := range slices.Sorted(maps.Keys(a.checkpoints)) {
-		want, ok := a.at[v]
-		if !ok {
-			continue // its commit is gone
-		}
-		got, err := deltalog.ReadCheckpoint(a.ctx, a.st, v)
-		if err != nil {
-			if errors.Is(err, deltalog.ErrUnsupported) {
-				a.report.note("not audited: checkpoint %d: %v", v, err)
-				continue
-			}
-			a.report.problem("checkpoint %d: %v", v, err)
-			continue
-		}
-		have := map[string]bool{}
-		metadata, protocol := false, false
-		for _, act := range got {
-			switch {
-			case act.Add != nil:
-				have[name(act.Add.Path)] = true
-			case act.Metadata != nil:
-				metadata = true
-			case act.Protocol != nil:
-				protocol = true
-			}
-		}
-		if !maps.Equal(have, want) {
-			a.report.problem("checkpoint %d has %d files, the replay %d, and they differ", v, len(have), len(want))
-		}
-		if !metadata || !protocol {
-			a.report.problem("checkpoint %d has no metaData or no protocol", v)
-		}
-	}
-	data, err := a.st.Get(a.ctx, "_delta_log/_last_checkpoint")
-	if errors.Is(err, store.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var last struct {
-		Version int64 `json:"version"`
-	}
-	if json.Unmarshal(data, &last) != nil {
-		a.report.note("_last_checkpoint is not JSON: readers fall back to the listing")
-	} else if _, ok := a.checkpoints[last.Version]; !ok {
-		a.report.note("_last_checkpoint names version %d, which has no classic checkpoint", last.Version)
-	}
-	return nil
+	return n
 }
 
 // compareSnapshot checks that the reader of this project sees what the replay saw.
@@ -304,14 +149,19 @@ func (a *audit) compareSnapshot() error {
 	if s.Version() != a.report.Version {
 		a.report.problem("the newest version opens as %d, the log ends at %d", s.Version(), a.report.Version)
 	}
-	seen := 0
+	seen := newState()
+	seen.metadata, seen.protocol = s.Metadata(), s.Protocol()
 	for add := range s.Files() {
-		if seen++; a.live[name(add.Path)] == nil {
-			a.report.problem("the snapshot has file %s, the replay has not", add.Path)
+		seen.live[a.name(add.Path)] = add
+	}
+	for app := range a.state.txns {
+		if txn, ok := s.Txn(app); ok {
+			seen.txns[app] = txn
 		}
 	}
-	if seen != len(a.live) {
-		a.report.problem("the snapshot has %d files, the replay %d", seen, len(a.live))
+	seen.domains = a.state.domains // a snapshot does not show them
+	for _, d := range a.state.differences(seen) {
+		a.report.problem("the snapshot of version %d differs from the replay: %s", s.Version(), d)
 	}
 	return nil
 }
@@ -319,8 +169,33 @@ func (a *audit) compareSnapshot() error {
 // leftovers reports files that no version names.
 func (a *audit) leftovers() {
 	for _, n := range a.others {
-		if !a.known[n] {
+		if !a.known[n] && !a.known[checksumOf(n)] {
 			a.report.note("no version names %s (%d bytes)", n, a.sizes[n])
 		}
 	}
+	// Readers that go by the times of commit files (all but ours put them in order) disagree about what was when.
+	back := 0
+	var first int64
+	var before time.Time
+	for _, v := range slices.Sorted(maps.Keys(a.commits)) {
+		if at := a.commits[v].ModTime; at.Before(before) {
+			if back++; back == 1 {
+				first = v
+			}
+		} else {
+			before = at
+		}
+	}
+	if back > 0 {
+		a.report.note("the times of %d commit files go back, first at version %d: copies of tables must keep the times of files", back, first)
+	}
+}
+
+// checksumOf is the file whose checksum n is, as Hadoop's local file system leaves one beside each file that Spark writes; "" if it is none.
+func checksumOf(n string) string {
+	dir, base := path.Split(n)
+	if of, ok := strings.CutSuffix(base, ".crc"); ok && strings.HasPrefix(of, ".") {
+		return dir + of[1:]
+	}
+	return ""
 }
