@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/deltabus/deltabus-local/cdf"
+	"github.com/deltabus/deltabus-local/deltalog"
 )
 
 // Handler handles one event. Its answers: nil (done), Skip, RetryAfter, Stop, or any other error (try again within the retry
@@ -227,7 +228,10 @@ func (c *Consumer) startBackfill(version int64) {
 // explain turns the errors of the feed into the consumer's own.
 func (c *Consumer) explain(err error) error {
 	var n *cdf.NotInsertError
+	var read *readError
 	switch {
+	case errors.As(err, &read) && errors.Is(err, deltalog.ErrRecreated): // of messages, not of another table
+		return c.recreated()
 	case errors.As(err, &n):
 		return &HistoryRewrittenError{Consumer: c.id, Version: n.Version, Cause: err}
 	case errors.Is(err, cdf.ErrExpired):

@@ -50,7 +50,7 @@ func insistOn[T any](ctx context.Context, c *Consumer, what string, f func() (T,
 func isFinal(err error) bool {
 	for _, final := range []error{
 		errStop, ErrFenced, ErrFilterChanged, ErrTableRecreated, cdf.ErrExpired, cdf.ErrNotInsert, cdf.ErrNotEnabled, cdf.ErrIncompatibleSchema, deltalog.ErrUnsupported,
-		deltalog.ErrCorrupt, deltalog.ErrNotTable, deltalog.ErrNotNull, deltalog.ErrInvalidValue, store.ErrSyncFailed, context.Canceled, context.DeadlineExceeded,
+		deltalog.ErrCorrupt, deltalog.ErrNotTable, deltalog.ErrRecreated, deltalog.ErrNotNull, deltalog.ErrInvalidValue, store.ErrSyncFailed, context.Canceled, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, final) {
 			return true

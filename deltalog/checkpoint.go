@@ -143,7 +143,10 @@ func (t *Table) checkpoint(ctx context.Context, s *Snapshot) error {
 	if err := errors.Join(flush(), w.Close()); err != nil {
 		return err
 	}
-	if err := t.put(ctx, checkpointName(s.version), buf.Bytes(), store.PutOptions{}); err != nil {
+	if err := t.sameLog(ctx); err != nil { // a checkpoint in another table's log would be that table's content
+		return err
+	}
+	if err := t.put(ctx, checkpointName(s.version), buf.Bytes(), store.PutOptions{NoDirs: true}); err != nil {
 		return err
 	}
 	return t.writeLastCheckpoint(ctx, lastCheckpoint{Version: s.version, Size: size, SizeInBytes: int64(buf.Len()), NumOfAddFiles: adds})

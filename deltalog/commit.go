@@ -17,7 +17,8 @@ import (
 var errTaken = errors.New("version taken")
 
 // Commit commits tx: at the next version, rebased over other writers' commits as long as they do not conflict (delta.md 2.10). It tries until
-// ctx ends. An error that wraps ErrConflict or ErrTxnAlreadyCommitted left nothing behind. After an unclear error of the store the outcome is
+// ctx ends. An error that wraps ErrConflict, ErrTxnAlreadyCommitted, ErrRecreated (the log is another one now) or ErrNotTable (it is gone) left
+// nothing behind. After an unclear error of the store the outcome is
 // settled by reading back the commit's own txnId; where not even that is possible, the error wraps ErrOutcomeUnknown. After one that wraps
 // store.ErrSyncFailed this Table writes no more. The table's snapshot is updated when it returns.
 func (t *Table) Commit(ctx context.Context, tx Transaction) (*Commit, error) {
@@ -39,7 +40,7 @@ func (t *Table) commit(ctx context.Context, tx Transaction) (*Commit, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if err := t.stillThere(ctx); err != nil {
+	if err := t.sameLog(ctx); err != nil {
 		return nil, err
 	}
 	txnID := uuid.NewString()
@@ -47,7 +48,7 @@ func (t *Table) commit(ctx context.Context, tx Transaction) (*Commit, error) {
 	for attempt := 0; ; attempt++ {
 		cur := t.Cached()
 		if cur.metadata.ID != tx.Base.metadata.ID {
-			return nil, fmt.Errorf("%w: the table was created anew", ErrConflict)
+			return nil, fmt.Errorf("%w: open it again", ErrRecreated)
 		}
 		for ; checked < cur.version; checked++ {
 			winner, err := t.ReadCommit(ctx, checked+1)
@@ -109,7 +110,7 @@ func (t *Table) publish(ctx context.Context, c *Commit, txnID string) error {
 		return err
 	}
 	c.Size = int64(len(data))
-	err = t.put(ctx, logName(c.Version), data, store.PutOptions{IfAbsent: true, ModTime: c.Timestamp})
+	err = t.put(ctx, logName(c.Version), data, store.PutOptions{IfAbsent: true, ModTime: c.Timestamp, NoDirs: c.Version > 0})
 	if err == nil || errors.Is(err, store.ErrSyncFailed) {
 		return err
 	}
@@ -122,6 +123,8 @@ func (t *Table) publish(ctx context.Context, c *Commit, txnID string) error {
 		return nil
 	case there:
 		return fmt.Errorf("version %d: %w", c.Version, errTaken)
+	case errors.Is(err, store.ErrNotExist): // its directory is not
+		return fmt.Errorf("version %d: %w: %w", c.Version, ErrNotTable, err)
 	}
 	return err
 }

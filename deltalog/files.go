@@ -3,6 +3,7 @@ package deltalog
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -131,7 +132,7 @@ func (t *Table) writeFile(ctx context.Context, snap *Snapshot, p *part) (Add, er
 		return Add{}, err
 	}
 	path := partitionDir(snap.metadata.PartitionColumns, p.values) + "part-00000-" + uuid.NewString() + ".c000.snappy.parquet"
-	if err := t.put(ctx, path, f.out.Bytes(), store.PutOptions{}); err != nil {
+	if err := t.putFile(ctx, path, f.out.Bytes()); err != nil {
 		return Add{}, err
 	}
 	add := Add{
@@ -143,6 +144,18 @@ func (t *Table) writeFile(ctx context.Context, snap *Snapshot, p *part) (Add, er
 	}
 	t.writers.Put(f)
 	return add, nil
+}
+
+// putFile writes a data file. Its directory is made only while the table is there.
+func (t *Table) putFile(ctx context.Context, path string, data []byte) error {
+	err := t.put(ctx, path, data, store.PutOptions{NoDirs: true})
+	if errors.Is(err, store.ErrNotExist) {
+		if err := t.sameLog(ctx); err != nil {
+			return err
+		}
+		err = t.put(ctx, path, data, store.PutOptions{})
+	}
+	return err
 }
 
 // write writes the rows of batches, which fit the schema, and leaves the last row group open.

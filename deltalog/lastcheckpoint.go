@@ -64,7 +64,7 @@ func (t *Table) writeLastCheckpoint(ctx context.Context, l lastCheckpoint) error
 	if data, err = json.Marshal(l); err != nil {
 		return err
 	}
-	return t.put(ctx, lastCheckpointName, data, store.PutOptions{})
+	return t.put(ctx, lastCheckpointName, data, store.PutOptions{NoDirs: true})
 }
 
 // checksum is the MD5 of the canonical form of a JSON object: its leaves as "key"+"key"=value, sorted, joined by commas, with

@@ -18,6 +18,9 @@ var (
 	ErrUnsupported = errors.New("unsupported table feature")
 	// ErrConflict: another writer committed something that this transaction depended on.
 	ErrConflict = errors.New("concurrent modification")
+	// ErrRecreated: the log was deleted and made anew in the same place, or put back to an earlier version, by somebody else: what an open Table
+	// knows is of the old one. Open it again. It is no ErrConflict, since trying again with this Table does not help.
+	ErrRecreated = errors.New("the table was created anew")
 	// ErrTxnAlreadyCommitted: the table's txn for this application is already at or past the version.
 	ErrTxnAlreadyCommitted = errors.New("transaction already committed")
 	// ErrOutcomeUnknown: a commit may or may not have happened, as the store neither answered nor could be read. Trying again may do it twice;

@@ -226,11 +226,21 @@ func (t *Table) refresh(ctx context.Context) (*Snapshot, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for {
+	for first := true; ; first = false {
 		cur := t.newest.Load()
 		c, err := t.fetch(ctx, cur.version+1, cur.timestamp)
 		if errors.Is(err, ErrVersionNotFound) {
 			return cur, nil
+		}
+		if first { // the next version may be another table's
+			now, err := t.look(ctx, cur.version)
+			if err != nil {
+				return nil, err
+			}
+			if now != nil {
+				t.adopt(now)
+				continue
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -256,34 +266,14 @@ func (t *Table) advance(cur *Snapshot, c *Commit) error {
 func (t *Table) sawLog() { t.seen.Store(t.opts.Clock().UnixMilli()) }
 
 // stillThere makes sure that the log has not moved on without us. Cleanup elsewhere may have removed what follows the newest version known here
-// once that is older than the log's retention (a process that was stopped, a laptop that slept): the next version would seem not to be there yet,
-// and committing it would be lost. So after half of the retention without news the log is looked at, which otherwise costs nothing.
+// once that is older than the log's retention (a process that was stopped, a laptop that slept): the next version would seem not to be there yet.
+// So after half of the retention without news the log is looked at, which otherwise costs nothing.
 func (t *Table) stillThere(ctx context.Context) error {
 	cur := t.Cached()
 	if t.opts.Clock().UnixMilli()-t.seen.Load() < cur.metadata.interval(propLogRetention, defaultLogRetention).Milliseconds()/2 {
 		return nil
 	}
-	_, err := t.st.Stat(ctx, logName(cur.version))
-	if err == nil {
-		t.sawLog()
-		return nil
-	}
-	if !errors.Is(err, store.ErrNotExist) {
-		return err
-	}
-	now, err := newTable(t.st, t.opts).load(ctx, -1)
-	if err != nil {
-		return err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if newest := t.newest.Load(); newest.metadata.ID != now.metadata.ID {
-		return fmt.Errorf("%w: the table was created anew, open it again", ErrConflict)
-	} else if newest.version < now.version {
-		t.newest.Store(now)
-	}
-	t.sawLog()
-	return nil
+	return t.sameLog(ctx)
 }
 
 // next is the snapshot after c. Only the newest snapshot of a table may be advanced.

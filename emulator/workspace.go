@@ -175,7 +175,21 @@ func (w *Workspace) Table(ctx context.Context, fullName string) (*deltalog.Table
 func (w *Workspace) open(ctx context.Context, e catalog.Table) (*deltalog.Table, error) {
 	name := e.FullName()
 	if h := w.tables[name]; h != nil && h.id == e.ID {
-		return h.t, nil
+		gone, err := h.t.Recreated(ctx, h.t.Cached().Version())
+		if err == nil && !gone {
+			return h.t, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("table %s: %w", name, err)
+		}
+		// Somebody removed its files, and perhaps made another table there.
+		if w.ending != nil {
+			w.ending(h.t)
+		}
+		delete(w.tables, name)
+		if err := h.t.Close(); err != nil {
+			return nil, fmt.Errorf("table %s: %w", name, err)
+		}
 	}
 	st, err := w.at(e.Location)
 	if err != nil {

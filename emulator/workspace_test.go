@@ -116,6 +116,60 @@ func TestDropUnderAStream(t *testing.T) {
 	}
 }
 
+// A managed table whose directory somebody removes is gone for streams and callers; one that is made in its place is taken for what it is.
+func TestRemovedUnderAStream(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e := Run(t, WithDataDir(dir), WithoutListener())
+	const table = "main.default.t"
+	old, err := e.CreateTable(t.Context(), table, tableSpec(t, "id BIGINT"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := dialGRPC(t, e)
+	live, idle := openStream(t, conn, table), openStream(t, conn, table)
+	live.acknowledged(0, `{"id":1}`)
+	if err := os.RemoveAll(filepath.Join(dir, "tables", "main", "default", "t")); err != nil {
+		t.Fatal(err)
+	}
+	ended := func(s stream, offset int64) {
+		t.Helper()
+		if err := s.send(offset, `{"id":2}`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.rpc.Recv(); status.Code(err) != codes.NotFound {
+			t.Errorf("the stream ends with %v", err)
+		}
+	}
+	ended(live, 1)
+	if _, err := e.Table(t.Context(), table); !errors.Is(err, deltalog.ErrNotTable) {
+		t.Errorf("the removed table: %v", err)
+	}
+	if n := files(t, e.Store(), ""); n != 0 {
+		t.Errorf("%d files are left", n)
+	}
+	other, err := deltalog.Create(t.Context(), old.Store(), tableSpec(t, "name STRING"), deltalog.Options{}) // another engine
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openStream(t, conn, table)
+	s.acknowledged(0, `{"name":"x"}`)
+	s.end()
+	ended(idle, 0)
+	if n := rowCount(t, other); n != 1 {
+		t.Errorf("%d rows", n)
+	}
+	if code, body := newAPI(t, e).call(http.MethodDelete, uc+"tables/"+table, ""); code != 200 {
+		t.Fatalf("drop: %d %s", code, body)
+	}
+	if _, err := e.CreateTable(t.Context(), table, tableSpec(t, "id BIGINT")); err != nil {
+		t.Fatal(err)
+	}
+	s = openStream(t, conn, table)
+	s.acknowledged(0, `{"id":1}`)
+	s.end()
+}
+
 func TestOneHandleATable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -299,11 +299,14 @@ func (c *committer) dropOutdated(group []taken, snap *deltalog.Snapshot) []taken
 	return kept
 }
 
-// fail ends the streams of a group that could not be committed. Nothing of it was acknowledged, so the clients send it again.
+// fail ends the streams of a group that could not be committed. Nothing of it was acknowledged, so the clients send it again, unless the table is
+// gone or damaged.
 func (c *committer) fail(group []taken, err error) {
-	st := status.Errorf(codes.Unavailable, "commit to table %s failed: %v", c.name, err)
+	st := tableStatus(c.name, err)
 	if errors.Is(err, store.ErrSyncFailed) {
 		st = status.Errorf(codes.Unavailable, "commit to table %s failed and its state on disk is unknown, restart the server: %v", c.name, err)
+	}
+	if errors.Is(err, store.ErrSyncFailed) || status.Code(st) == codes.NotFound {
 		c.mu.Lock()
 		c.broken = st
 		c.mu.Unlock()

@@ -1,6 +1,7 @@
 package zerobusfake
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -8,6 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/deltabus/deltabus-local/deltalog"
 )
 
 // The codes of the real service that stand in its messages (zerobus.md 9). Clients are told not to parse them; people do read them.
@@ -60,6 +63,21 @@ func brief(s string, limit int) string {
 
 func unimplemented(what string) error {
 	return status.Errorf(codes.Unimplemented, "%s is not implemented by deltabus-local yet", what)
+}
+
+// tableStatus is what clients hear of a table that cannot be opened or written. A fault that lasts has a code that they do not retry (zerobus.md
+// 5.6; INTERNAL, DATA_LOSS and FAILED_PRECONDITION they would try for ever).
+func tableStatus(table string, err error) error {
+	switch {
+	case errors.Is(err, deltalog.ErrNotTable), errors.Is(err, deltalog.ErrRecreated):
+		return notFound(table)
+	case errors.Is(err, deltalog.ErrUnsupported):
+		return status.Error(codes.Unimplemented, brief(fmt.Sprintf("table %s: %v", table, err), maxText))
+	case errors.Is(err, deltalog.ErrConflict): // passes
+	case errors.Is(err, deltalog.ErrCorrupt), errors.Is(err, deltalog.ErrVersionNotFound):
+		return invalid("table %s is damaged, see table verify: %v", table, err)
+	}
+	return status.Error(codes.Unavailable, brief(fmt.Sprintf("table %s: %v", table, err), maxText))
 }
 
 // malformed is a record whose bytes are no protobuf; n is what protowire answered. The library's own texts begin, on purpose, with

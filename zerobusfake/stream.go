@@ -122,18 +122,12 @@ func (s *Server) create(rpc grpc.BidiStreamingServer[zerobuspb.EphemeralStreamRe
 		return nil, invalid("record type %s is not supported: use PROTO or JSON", kind)
 	}
 	t, err := s.cfg.Tables.Table(rpc.Context(), name)
-	if errors.Is(err, deltalog.ErrNotTable) {
-		return nil, notFound(name)
-	}
-	if errors.Is(err, deltalog.ErrUnsupported) {
-		return nil, status.Errorf(codes.Unimplemented, "table %s: %v", name, err)
-	}
 	if err != nil {
-		return nil, status.Errorf(codes.Unavailable, "table %s: %v", name, err)
+		return nil, tableStatus(name, err)
 	}
 	snap, err := t.Snapshot(rpc.Context())
 	if err != nil {
-		return nil, status.Errorf(codes.Unavailable, "table %s: %v", name, err)
+		return nil, tableStatus(name, err)
 	}
 	st := &ephemeral{
 		id: uuid.NewString(), table: name, rpc: rpc, kind: kind, wake: make(chan struct{}, 1),
@@ -159,7 +153,7 @@ func (s *Server) create(rpc grpc.BidiStreamingServer[zerobuspb.EphemeralStreamRe
 		return nil, notFound(name)
 	}
 	if err != nil {
-		return nil, status.Errorf(codes.Unavailable, "table %s: %v", name, err)
+		return nil, tableStatus(name, err)
 	}
 	return st, nil
 }

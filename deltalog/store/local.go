@@ -193,14 +193,14 @@ func (l *local) Put(ctx context.Context, name string, data []byte, opts PutOptio
 
 func (l *local) put(p string, data []byte, opts PutOptions) (err error) {
 	dir := filepath.Dir(p)
-	if err := l.makeDir(dir); err != nil {
+	if err := l.makeDir(dir, !opts.NoDirs); err != nil {
 		return err
 	}
 	tmp := tempName(p)
 	err = l.writeTemp(tmp, data, opts.ModTime)
-	if errors.Is(err, fs.ErrNotExist) { // the directory was removed since: a dropped table, made again
+	if errors.Is(err, fs.ErrNotExist) { // the directory was removed since: a dropped table, perhaps made again
 		l.forget(dir)
-		if err := l.makeDir(dir); err != nil {
+		if err := l.makeDir(dir, !opts.NoDirs); err != nil {
 			return err
 		}
 		err = l.writeTemp(tmp, data, opts.ModTime)
@@ -262,14 +262,15 @@ func (l *local) makeRoot(dir string) error {
 	return l.syncDir(filepath.Dir(dir))
 }
 
-// makeDir makes dir and its parents below the root, each durably, once.
-func (l *local) makeDir(dir string) error {
+// makeDir makes dir and its parents below the root, each durably, once. If it must not make them, they have to be there: another process may have
+// made them, and not durably.
+func (l *local) makeDir(dir string, create bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.makeDirLocked(dir)
+	return l.makeDirLocked(dir, create)
 }
 
-func (l *local) makeDirLocked(dir string) error {
+func (l *local) makeDirLocked(dir string, create bool) error {
 	if l.known[dir] {
 		return nil
 	}
@@ -277,10 +278,14 @@ func (l *local) makeDirLocked(dir string) error {
 	if parent == dir {
 		return nil
 	}
-	if err := l.makeDirLocked(parent); err != nil {
+	if err := l.makeDirLocked(parent, create); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if !create {
+		if _, err := os.Stat(dir); err != nil {
+			return err
+		}
+	} else if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := l.syncDir(parent); err != nil {

@@ -41,6 +41,32 @@ func TestLocalAfterItsDirectoryWasRemoved(t *testing.T) {
 	}
 }
 
+// TestLocalMakesNoDirectories: NoDirs writes where the directory is, whoever made it, and nowhere else.
+func TestLocalMakesNoDirectories(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := newLocal(t, dir, false)
+	refused := func(name string) {
+		t.Helper()
+		if err := s.Put(t.Context(), name, []byte("1"), PutOptions{NoDirs: true}); !errors.Is(err, ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%s: left %v, %v", name, left, err)
+		}
+	}
+	refused("a/b/x")
+	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, "a/b/x", []byte("1"), PutOptions{NoDirs: true})
+	if err := os.RemoveAll(filepath.Join(dir, "a")); err != nil {
+		t.Fatal(err)
+	}
+	refused("a/b/x")
+	put(t, s, "x", []byte("1"), PutOptions{NoDirs: true})
+}
+
 // TestLocalFailureLeavesNothing: a Put that cannot be published removes its temporary file.
 func TestLocalFailureLeavesNothing(t *testing.T) {
 	t.Parallel()

@@ -48,6 +48,9 @@ type PutOptions struct {
 	IfAbsent bool
 	// ModTime, if not zero, becomes the file's modification time before the file becomes visible.
 	ModTime time.Time
+	// NoDirs makes Put fail with ErrNotExist where the directory of name is not there, instead of making it. A store without directories has none
+	// to miss.
+	NoDirs bool
 }
 
 // Store is a namespace of files. Names are relative, slash-separated, without "." or ".." elements. A Put is
@@ -63,7 +66,7 @@ type Store interface {
 	// List yields every file whose name begins with prefix and is greater than startAfter, ascending by bytes.
 	// It descends into directories, as object stores do. An absent directory yields nothing.
 	List(ctx context.Context, prefix, startAfter string) iter.Seq2[Info, error]
-	// Put writes name whole, making parent directories as needed.
+	// Put writes name whole, making parent directories as needed, unless opts say otherwise.
 	Put(ctx context.Context, name string, data []byte, opts PutOptions) error
 	// Delete removes name.
 	Delete(ctx context.Context, name string) error
