@@ -39,12 +39,21 @@ platforms: ## build and vet for linux, darwin and windows
 .PHONY: interop
 interop: build ## install the peers (official SDKs, Spark, delta-rs) and run all that needs them
 	interop/install.sh
-	cd interop && DELTABUS_LOCAL=$(BIN)/deltabus-local go test -count=1 -timeout 30m ./...
+	cd interop && go vet -tags rust ./... && DELTABUS_LOCAL=$(BIN)/deltabus-local go test -count=1 -timeout 30m ./...
+
+.PHONY: interop-rust
+interop-rust: build ## the same for the official Rust SDK, which takes minutes to build
+	interop/install.sh rust
+	cd interop && DELTABUS_LOCAL=$(BIN)/deltabus-local go test -count=1 -timeout 15m -tags rust -run Rust ./...
 
 .PHONY: bench
 bench: ## benchmarks, each beside a peer in the same run; on a quiet machine (peers: interop/install.sh)
 	go test -run XXX -bench . ./deltalog ./cdf ./zerobusfake ./internal/zerobus ./deltabus ./emulator
 	cd interop && go test -run XXX -bench . -benchtime 1x .
+
+.PHONY: bench-rust
+bench-rust: ## the official Rust SDK beside a server that does nothing (its peer: interop/install.sh rust)
+	cd interop && go test -run XXX -bench Rust -benchtime 1x -tags rust .
 
 .PHONY: generate
 generate: ## the Zerobus wire types, from their proto (needs protoc, protoc-gen-go, protoc-gen-go-grpc)

@@ -80,9 +80,10 @@ func (nothing) EphemeralStream(rpc grpc.BidiStreamingServer[zerobuspb.EphemeralS
 	return err
 }
 
-func benchPeer(b *testing.B, script string, args arguments) map[string]float64 {
+// benchPeer runs a peer and decodes the figures that it prints last.
+func benchPeer(b *testing.B, name string, words ...string) map[string]float64 {
 	b.Helper()
-	cmd := exec.Command(filepath.Join("..", ".interop", "venv", "bin", "python"), append([]string{filepath.Join("python", script)}, args.words()...)...)
+	cmd := exec.Command(name, words...)
 	cmd.Env = environment()
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
@@ -95,6 +96,11 @@ func benchPeer(b *testing.B, script string, args arguments) map[string]float64 {
 		b.Fatalf("%s: %v", out, err)
 	}
 	return v
+}
+
+func benchPython(b *testing.B, script string, args arguments) map[string]float64 {
+	b.Helper()
+	return benchPeer(b, python(b), append([]string{filepath.Join("python", script)}, args.words()...)...)
 }
 
 func benchBatch(b *testing.B, s deltalog.Struct, rows int) arrow.RecordBatch {
@@ -112,8 +118,13 @@ func benchBatch(b *testing.B, s deltalog.Struct, rows int) arrow.RecordBatch {
 	return rb.NewRecordBatch()
 }
 
-// BenchmarkPythonSDK: the official client against the emulator, on disk with fsync, and against a server that does nothing, in turns.
+// BenchmarkPythonSDK: see benchSDK.
 func BenchmarkPythonSDK(b *testing.B) {
+	benchSDK(b, []string{"json"}, func(b *testing.B, args arguments) map[string]float64 { return benchPython(b, "bench_sdk.py", args) })
+}
+
+// benchSDK runs an official client against the emulator, on disk with fsync, and against a server that does nothing, in turns.
+func benchSDK(b *testing.B, formats []string, send func(*testing.B, arguments) map[string]float64) {
 	e, err := emulator.Start(context.Background(), emulator.WithDataDir(b.TempDir()))
 	if err != nil {
 		b.Fatal(err)
@@ -138,22 +149,24 @@ func BenchmarkPythonSDK(b *testing.B) {
 	zerobuspb.RegisterZerobusServer(g, nothing{})
 	go func() { _ = g.Serve(l) }()
 	defer g.Stop()
-	for _, batch := range []int{1, 500} {
-		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
-			best := map[string]float64{}
-			for range 3 { // in turns, the best of each: other work only ever slows
-				for name, endpoint := range map[string]string{"nothing": "http://" + l.Addr().String(), "ours": e.URL()} {
-					r := benchPeer(b, "bench_sdk.py", arguments{
-						"endpoint": endpoint, "url": e.URL(), "client_id": e.ClientID(), "client_secret": e.ClientSecret(),
-						"table": "main.default.bench", "n": "100000", "batch": fmt.Sprint(batch),
-					})
-					best[name] = max(best[name], r["rate"])
+	for _, format := range formats {
+		for _, batch := range []int{1, 500} {
+			b.Run(fmt.Sprintf("format=%s/batch=%d", format, batch), func(b *testing.B) {
+				best := map[string]float64{}
+				for range 3 { // in turns, the best of each: other work only ever slows
+					for name, endpoint := range map[string]string{"nothing": "http://" + l.Addr().String(), "ours": e.URL()} {
+						r := send(b, arguments{
+							"endpoint": endpoint, "url": e.URL(), "client_id": e.ClientID(), "client_secret": e.ClientSecret(),
+							"table": "main.default.bench", "n": "100000", "format": format, "batch": fmt.Sprint(batch),
+						})
+						best[name] = max(best[name], r["rate"])
+					}
 				}
-			}
-			b.ReportMetric(best["nothing"], "nothing-records/s")
-			b.ReportMetric(best["ours"], "records/s")
-			b.ReportMetric(best["ours"]/best["nothing"], "ratio")
-		})
+				b.ReportMetric(best["nothing"], "nothing-records/s")
+				b.ReportMetric(best["ours"], "records/s")
+				b.ReportMetric(best["ours"]/best["nothing"], "ratio")
+			})
+		}
 	}
 }
 
@@ -201,7 +214,7 @@ func BenchmarkBesideDeltaRS(b *testing.B) {
 		rows += int(batch.Rows.NumRows())
 	}
 	oursFeed := float64(rows) / time.Since(start).Seconds()
-	r := benchPeer(b, "bench_deltars.py", arguments{"dir": filepath.Join(b.TempDir(), "t"), "feed": feedDir, "commits": fmt.Sprint(commits)})
+	r := benchPython(b, "bench_deltars.py", arguments{"dir": filepath.Join(b.TempDir(), "t"), "feed": feedDir, "commits": fmt.Sprint(commits)})
 	if int(r["rows"]) != rows {
 		b.Fatalf("delta-rs read %v rows, we %d", r["rows"], rows)
 	}

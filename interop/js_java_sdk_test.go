@@ -102,13 +102,21 @@ func textFormat(t *testing.T, descriptors, input string) string {
 // TestTypeScriptAndJavaSDK: what the official TypeScript and Java SDKs send is in the table, row for row.
 func TestTypeScriptAndJavaSDK(t *testing.T) {
 	s := serve(t)
-	input, expected := writeRows(t, everything, 0, records)
 	class := handwrittenClass(t, everything)
 	class["descriptor"] = descriptorBase64(t, class["descriptors"].(string))
-	for sdk, ingest := range map[string]func(table, input string, extra arguments) *worker{"ts": s.ingestJS, "java": s.ingestJava} {
+	s.everyRow(map[string]ingester{"ts": s.ingestJS, "java": s.ingestJava}, class)
+}
+
+// ingester starts a program that sends a file of rows to a table.
+type ingester func(table, input string, extra arguments) *worker
+
+// everyRow has each SDK send all columns as JSON and as the class's message, singly and in batches, and compares what is in the table then.
+func (s *server) everyRow(sdks map[string]ingester, class arguments) {
+	input, expected := writeRows(s.t, everything, 0, records)
+	for sdk, ingest := range sdks {
 		for _, format := range []string{"json", "proto"} {
 			for _, mode := range []string{"single", "batch"} {
-				t.Run(fmt.Sprint(sdk, "/", format, "/", mode), func(t *testing.T) {
+				s.t.Run(fmt.Sprint(sdk, "/", format, "/", mode), func(t *testing.T) {
 					name := fmt.Sprintf("main.%s.%s_%s", sdk, format, mode)
 					dir := s.createTable(name, definitions(everything), nil, nil)
 					extra := arguments{"format": format, "mode": mode}

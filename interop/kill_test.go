@@ -13,27 +13,35 @@ import (
 // TestServerAway: the server is killed under a writing SDK and comes back after some seconds on the same port: the SDK goes on
 // by itself, and nothing is lost.
 func TestServerAway(t *testing.T) {
+	for sdk, ingest := range map[string]func(*server) ingester{
+		"python": func(s *server) ingester { return s.ingest },
+		"ts":     func(s *server) ingester { return s.ingestJS },
+		"java":   func(s *server) ingester { return s.ingestJava },
+	} {
+		t.Run(sdk, func(t *testing.T) {
+			t.Parallel()
+			serverAway(t, sdk, ingest)
+		})
+	}
+}
+
+func serverAway(t *testing.T, sdk string, ingest func(*server) ingester) {
+	t.Helper()
 	columns := []column{id, generatable[8]}
 	const n = 300
 	const away = 6 * time.Second
-	for _, sdk := range []string{"python", "ts", "java"} {
-		t.Run(sdk, func(t *testing.T) {
-			t.Parallel()
-			s := serve(t)
-			name := "main.away." + sdk
-			dir := s.createTable(name, definitions(columns), nil, nil)
-			input, expected := writeRows(t, columns, 0, n)
-			ingest := map[string]func(string, string, arguments) *worker{"python": s.ingest, "ts": s.ingestJS, "java": s.ingestJava}[sdk]
-			w := ingest(name, input, arguments{"pause": 0.01})
-			w.until(time.Minute, func(lines [][]byte) bool { return len(lines) > n/3 })
-			s.kill()
-			time.Sleep(away) // what is tested: an outage of this length
-			s.restart()
-			sent(t, w, n)
-			extra := sameRowsAtLeastOnce(t, sdk, ours(t, dir, -1), expected)
-			t.Logf("%d of %d rows were sent twice", extra, n)
-		})
-	}
+	s := serve(t)
+	name := "main.away." + sdk
+	dir := s.createTable(name, definitions(columns), nil, nil)
+	input, expected := writeRows(t, columns, 0, n)
+	w := ingest(s)(name, input, arguments{"pause": 0.01})
+	w.until(time.Minute, func(lines [][]byte) bool { return len(lines) > n/3 })
+	s.kill()
+	time.Sleep(away) // what is tested: an outage of this length
+	s.restart()
+	sent(t, w, n)
+	extra := sameRowsAtLeastOnce(t, sdk, ours(t, dir, -1), expected)
+	t.Logf("%d of %d rows were sent twice", extra, n)
 }
 
 // kills is how often the tests kill.

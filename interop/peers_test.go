@@ -40,19 +40,19 @@ func run(m *testing.M) int {
 }
 
 // peer is the path of something that install.sh installs. A missing one fails the test.
-func peer(t *testing.T, path ...string) string {
+func peer(t testing.TB, path ...string) string {
 	t.Helper()
 	p, err := filepath.Abs(filepath.Join(append([]string{"..", ".interop"}, path...)...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(p); err != nil {
-		t.Fatalf("peer is missing: %v; run interop/install.sh", err)
+		t.Fatalf("peer is missing: %v; run interop/install.sh, with the argument rust for the Rust SDK", err)
 	}
 	return p
 }
 
-func python(t *testing.T) string { return peer(t, "venv", "bin", "python") }
+func python(t testing.TB) string { return peer(t, "venv", "bin", "python") }
 
 func source(t *testing.T, path ...string) string {
 	t.Helper()
