@@ -27,6 +27,19 @@ type Commit struct {
 // Info is the commit's commitInfo, or nil.
 func (c *Commit) Info() CommitInfo { return commitInfo(c.Actions) }
 
+// Changed counts the data files that the commit adds and removes.
+func (c *Commit) Changed() (added, removed int) {
+	for _, a := range c.Actions {
+		switch {
+		case a.Add != nil:
+			added++
+		case a.Remove != nil:
+			removed++
+		}
+	}
+	return added, removed
+}
+
 // ring keeps the last commits, so that tailing a table costs no log I/O.
 type ring struct {
 	mu      sync.Mutex

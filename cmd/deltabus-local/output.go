@@ -111,6 +111,21 @@ func (r *jsonRows) add(object []byte) error {
 	return err
 }
 
+// addAll prints n objects, each as appendRow writes it.
+func (r *jsonRows) addAll(n int64, appendRow func(dst []byte, i int) ([]byte, error)) error {
+	var buf []byte
+	for i := range int(n) {
+		var err error
+		if buf, err = appendRow(buf[:0], i); err != nil {
+			return err
+		}
+		if err := r.add(buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (r *jsonRows) end() error {
 	if !r.array {
 		return nil
