@@ -3,6 +3,7 @@ package deltabus
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -50,6 +51,8 @@ type backend interface {
 type head struct {
 	tableID string // metaData.id, over SQL DESCRIBE DETAIL's id
 	version int64
+	// held is how old a commit becomes at least, while a consumer needs it, before our own maintenance removes it.
+	held time.Duration
 	// recreated: what was read of the table before is of another one.
 	recreated bool
 }

@@ -34,6 +34,9 @@ type ConsumerStatus struct {
 	LagVersions *int64
 	LagEvents   *int64
 	LagTime     *time.Duration
+	// KeptUntil is until when our own maintenance keeps what the position has yet to read, if it does not move: the retention and ConsumerHold
+	// after the oldest of it was committed. nil: it has nothing to read, or its state says that it cannot, or it is unknown.
+	KeptUntil *time.Time
 }
 
 // maxLagVersions bounds how many versions are read to count the events that a consumer lags.
@@ -58,20 +61,23 @@ func (b *Bus) Consumers(ctx context.Context) ([]ConsumerStatus, error) {
 			s.State = StateRecreated
 			continue
 		}
-		if err := b.lag(ctx, s, now.version); err != nil {
+		if err := b.lag(ctx, s, now); err != nil {
 			return nil, fmt.Errorf("lag of consumer %s: %w", c.Consumer, err)
 		}
 	}
 	return out, nil
 }
 
-func (b *Bus) lag(ctx context.Context, s *ConsumerStatus, latest int64) error {
-	versions := latest - s.Version
+func (b *Bus) lag(ctx context.Context, s *ConsumerStatus, now head) error {
+	versions := now.version - s.Version
 	s.LagVersions = &versions
 	zero := time.Duration(0)
 	switch {
 	case s.Backfill != nil:
 		s.State = StateBackfilling
+		if v, err := b.backend.follow(*s.Backfill-1, []string{"topic"}).Next(ctx); err == nil && v != nil {
+			s.keptFrom(v.Timestamp, now)
+		}
 		return nil
 	case versions == 0:
 		s.State, s.LagEvents, s.LagTime = StateCurrent, new(int64), &zero
@@ -91,7 +97,7 @@ func (b *Bus) lag(ctx context.Context, s *ConsumerStatus, latest int64) error {
 	for n := 0; ; n++ {
 		v, err := feed.Next(ctx)
 		if errors.Is(err, cdf.ErrExpired) {
-			s.State = StateExpired
+			s.State, s.KeptUntil = StateExpired, nil
 			return nil
 		}
 		if errors.Is(err, cdf.ErrNotInsert) {
@@ -106,13 +112,14 @@ func (b *Bus) lag(ctx context.Context, s *ConsumerStatus, latest int64) error {
 		if s.LagTime == nil {
 			age := max(0, b.cfg.Clock().Sub(v.Timestamp))
 			s.LagTime = &age
+			s.keptFrom(v.Timestamp, now)
 		}
 		if n >= maxLagVersions {
 			return nil // too many to count
 		}
 		got, err := c.count(ctx, v, s.Position)
 		if errors.Is(err, cdf.ErrExpired) {
-			s.State = StateExpired
+			s.State, s.KeptUntil = StateExpired, nil
 			return nil
 		}
 		if err != nil {
@@ -122,6 +129,11 @@ func (b *Bus) lag(ctx context.Context, s *ConsumerStatus, latest int64) error {
 	}
 	s.LagEvents = &events
 	return nil
+}
+
+func (s *ConsumerStatus) keptFrom(committed time.Time, now head) {
+	until := committed.Add(now.held)
+	s.KeptUntil = &until
 }
 
 // count is how many rows of a version are wanted; of the one behind the checkpoint, only those behind its position, which takes the order.

@@ -26,10 +26,7 @@ type onHost struct {
 }
 
 func (w *onHost) Table(ctx context.Context, fullName string) (*deltalog.Table, error) {
-	t, err := w.catalog.Table(ctx, fullName)
-	if databricks.IsNotFound(err) {
-		err = fmt.Errorf("%w: %w", deltalog.ErrNotTable, err)
-	}
+	t, err := w.find(ctx, fullName)
 	if err != nil {
 		return nil, err
 	}
@@ -38,15 +35,43 @@ func (w *onHost) Table(ctx context.Context, fullName string) (*deltalog.Table, e
 	if open := w.tables[t.TableID]; open != nil {
 		return open, nil
 	}
+	var o deltalog.Options
+	KeepForConsumers(fullName, w.openApart, &o)
+	open, err := openFound(ctx, t, fullName, o)
+	if err != nil {
+		return nil, err
+	}
+	w.tables[t.TableID] = open
+	return open, nil
+}
+
+// find asks the catalog.
+func (w *onHost) find(ctx context.Context, fullName string) (databricks.Table, error) {
+	t, err := w.catalog.Table(ctx, fullName)
+	if databricks.IsNotFound(err) {
+		err = fmt.Errorf("%w: %w", deltalog.ErrNotTable, err)
+	}
+	return t, err
+}
+
+// openApart opens a table for reading, without sharing it.
+func (w *onHost) openApart(ctx context.Context, fullName string) (*deltalog.Table, error) {
+	t, err := w.find(ctx, fullName)
+	if err != nil {
+		return nil, err
+	}
+	return openFound(ctx, t, fullName, deltalog.Options{CheckpointInterval: -1})
+}
+
+func openFound(ctx context.Context, t databricks.Table, fullName string, o deltalog.Options) (*deltalog.Table, error) {
 	st, err := OpenLocation(t.StorageLocation)
 	if err != nil {
 		return nil, fmt.Errorf("table %s: %w", fullName, err)
 	}
-	open, err := deltalog.Open(ctx, st, deltalog.Options{})
+	open, err := deltalog.Open(ctx, st, o)
 	if err != nil {
 		return nil, fmt.Errorf("table %s: %w", fullName, err)
 	}
-	w.tables[t.TableID] = open
 	return open, nil
 }
 

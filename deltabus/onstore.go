@@ -27,7 +27,7 @@ func (w *onStore) Table(ctx context.Context, fullName string) (*deltalog.Table, 
 		return nil, err
 	}
 	return w.get(fullName, func(st store.Store) (*deltalog.Table, error) {
-		return deltalog.Open(ctx, st, deltalog.Options{})
+		return deltalog.Open(ctx, st, w.options(fullName))
 	})
 }
 
@@ -42,8 +42,20 @@ func (w *onStore) CreateTable(ctx context.Context, fullName string, spec deltalo
 		return nil, fmt.Errorf("create table %s: %w", fullName, deltalog.ErrTableExists)
 	}
 	return w.get(fullName, func(st store.Store) (*deltalog.Table, error) {
-		return deltalog.Create(ctx, st, spec, deltalog.Options{})
+		return deltalog.Create(ctx, st, spec, w.options(fullName))
 	})
+}
+
+func (w *onStore) options(fullName string) (o deltalog.Options) {
+	KeepForConsumers(fullName, func(ctx context.Context, name string) (*deltalog.Table, error) {
+		return deltalog.Open(ctx, w.at(name), deltalog.Options{CheckpointInterval: -1})
+	}, &o)
+	return o
+}
+
+// at is the directory of a table.
+func (w *onStore) at(fullName string) store.Store {
+	return store.Sub(w.st, strings.ReplaceAll(fullName, ".", "/"))
 }
 
 // forgetRecreated forgets an open table that is no longer the one in the store.
@@ -75,7 +87,7 @@ func (w *onStore) get(fullName string, open func(store.Store) (*deltalog.Table, 
 	if t := w.tables[fullName]; t != nil {
 		return t, nil
 	}
-	t, err := open(store.Sub(w.st, strings.ReplaceAll(fullName, ".", "/")))
+	t, err := open(w.at(fullName))
 	if err != nil {
 		return nil, fmt.Errorf("table %s: %w", fullName, err)
 	}

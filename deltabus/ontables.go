@@ -36,7 +36,7 @@ func (t *onTables) head(ctx context.Context) (head, error) {
 	if err != nil {
 		return head{}, err
 	}
-	return head{snap.Metadata().ID, snap.Version(), gone}, nil
+	return head{snap.Metadata().ID, snap.Version(), heldFor(snap), gone}, nil
 }
 
 func (t *onTables) recreated(ctx context.Context, version int64) (bool, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,7 @@ const leftoverAge = 24 * time.Hour
 
 // cleanLog deletes commits and checkpoints that are older than delta.logRetentionDuration and that the checkpoint of s, just
 // written, replaces, in ascending order, so that a crash leaves a contiguous end (delta.md 2.9). What Options.KeepFrom names stays. While
-// nothing has expired it costs one Stat.
+// nothing has expired it costs one Stat, and while all that has is still needed, that question.
 func (t *Table) cleanLog(ctx context.Context, s *Snapshot) error {
 	if !s.metadata.flag(propExpiredLogCleanup, true) || slices.Contains(s.protocol.WriterFeatures, "checkpointProtection") {
 		return nil
@@ -30,12 +31,16 @@ func (t *Table) cleanLog(ctx context.Context, s *Snapshot) error {
 	if retention >= 24*time.Hour {
 		cutoff = cutoff.UTC().Truncate(24 * time.Hour)
 	}
-	if info, err := t.st.Stat(ctx, logName(t.first.Load())); err == nil && !info.ModTime.Before(cutoff) {
+	first, unknown := t.st.Stat(ctx, logName(t.first.Load()))
+	if unknown == nil && !first.ModTime.Before(cutoff) {
 		return nil
 	}
-	limit := s.version
-	if t.opts.KeepFrom != nil {
-		limit = min(limit, t.opts.KeepFrom())
+	needed, atMost, err := t.needed(s, cutoff)
+	if err != nil {
+		return err
+	}
+	if unknown == nil && t.held.Load() == needed && !first.ModTime.Before(atMost) {
+		return nil // all that could go went the last time
 	}
 	type file struct {
 		name    string
@@ -45,6 +50,7 @@ func (t *Table) cleanLog(ctx context.Context, s *Snapshot) error {
 	var checkpoints []int64
 	var newest time.Time // commit time of the last expired commit
 	expired := int64(-1) // and its version
+	held := false        // something stays since it is needed
 	deleted := 0
 	remove := func(name string) error {
 		deleted++
@@ -67,13 +73,11 @@ func (t *Table) cleanLog(ctx context.Context, s *Snapshot) error {
 			continue
 		}
 		if f.kind == commitFile {
-			if newest = later(info.ModTime, newest.Add(time.Millisecond)); !newest.Before(cutoff) {
+			newest = later(info.ModTime, newest.Add(time.Millisecond))
+			if held = f.version > needed && !newest.Before(atMost); held || !newest.Before(cutoff) || f.version > s.version {
 				break
 			}
 			expired = f.version
-		}
-		if f.version > limit {
-			break
 		}
 		if f.kind == classicCheckpoint {
 			checkpoints = append(checkpoints, f.version)
@@ -98,8 +102,26 @@ func (t *Table) cleanLog(ctx context.Context, s *Snapshot) error {
 	}
 	if i := slices.IndexFunc(files, func(f file) bool { return f.version >= keep }); i >= 0 && deleted < cleanupBatch {
 		t.first.Store(files[i].version)
+		if held {
+			t.held.Store(needed)
+		}
 	}
 	return nil
+}
+
+// needed asks Options.KeepFrom for the lowest version that somebody needs beyond the retention, whose end is cutoff, and says before which
+// time that does not count any more.
+func (t *Table) needed(s *Snapshot, cutoff time.Time) (version int64, atMost time.Time, err error) {
+	if t.opts.KeepFrom == nil {
+		return math.MaxInt64, cutoff, nil
+	}
+	if version, err = t.opts.KeepFrom(t.open, s); err != nil {
+		return 0, cutoff, fmt.Errorf("which versions are still needed is not known: %w", err)
+	}
+	if t.opts.KeepAtMost > 0 {
+		atMost = cutoff.Add(-t.opts.KeepAtMost)
+	}
+	return version, atMost, nil
 }
 
 // temporary reports whether a name is one that a store's unfinished Put leaves behind.
@@ -117,8 +139,8 @@ type VacuumOptions struct {
 	DryRun bool
 }
 
-// Vacuum deletes data files that neither the newest snapshot nor an unexpired remove names and that are older than the
-// retention, and returns their names. It makes no commit: the feed and readers of the newest version see nothing of it.
+// Vacuum deletes data files that neither the newest snapshot nor an unexpired remove names, nor what Options.KeepFrom keeps, and that are
+// older than the retention, and returns their names. It makes no commit: the feed and readers of the newest version see nothing of it.
 func (t *Table) Vacuum(ctx context.Context, o VacuumOptions) ([]string, error) {
 	s, err := t.Snapshot(ctx)
 	if err != nil {
@@ -143,6 +165,9 @@ func (t *Table) Vacuum(ctx context.Context, o VacuumOptions) ([]string, error) {
 		}
 	}
 	s.set.mu.RUnlock()
+	if err := t.keepNeeded(ctx, s, cutoff, needed); err != nil {
+		return nil, fmt.Errorf("vacuum %s: %w", t.st.URL(""), err)
+	}
 	var gone []string
 	for info, err := range t.st.List(ctx, "", "") {
 		if err != nil {
@@ -159,6 +184,43 @@ func (t *Table) Vacuum(ctx context.Context, o VacuumOptions) ([]string, error) {
 		gone = append(gone, info.Name)
 	}
 	return gone, nil
+}
+
+// keepNeeded adds the files that versions from Options.KeepFrom on have, and the newest does not: what commits behind it removed, and their
+// change data. The commits since cutoff are left out: their files are too young to go.
+func (t *Table) keepNeeded(ctx context.Context, s *Snapshot, cutoff time.Time, files map[string]bool) error {
+	from, atMost, err := t.needed(s, cutoff)
+	if err != nil || from >= s.version {
+		return err
+	}
+	first, err := t.EarliestVersion(ctx)
+	if err != nil {
+		return err
+	}
+	for v := max(first, from+1); v <= s.version; v++ {
+		c, err := t.ReadCommit(ctx, v)
+		if errors.Is(err, ErrVersionNotFound) { // cleaned up in this moment
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if c.Timestamp.Before(atMost) {
+			continue
+		}
+		if !c.Timestamp.Before(cutoff) {
+			break
+		}
+		for _, a := range c.Actions {
+			switch {
+			case a.Remove != nil:
+				files[fileKey(a.Remove.Path, nil)] = true
+			case a.CDC != nil:
+				files[fileKey(a.CDC.Path, nil)] = true
+			}
+		}
+	}
+	return nil
 }
 
 // hidden reports whether vacuum passes over a name: it begins with "." or "_", and is neither change data nor a partition

@@ -1,10 +1,13 @@
 package deltalog
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/deltabus/deltabus-local/deltalog/store"
 )
@@ -120,7 +123,7 @@ func TestCleanupTakesWhatBelongsToOldVersions(t *testing.T) {
 func TestCleanupKeepsFrom(t *testing.T) {
 	t.Parallel()
 	needed := int64(33)
-	a := newAged(t, "interval 5 hours", Options{KeepFrom: func() int64 { return needed }})
+	a := newAged(t, "interval 5 hours", Options{KeepFrom: func(context.Context, *Snapshot) (int64, error) { return needed, nil }})
 	a.commits(100)
 	if first, err := a.tab.EarliestVersion(t.Context()); err != nil || first != 30 {
 		t.Errorf("the log begins at %d, %v", first, err)
@@ -138,6 +141,110 @@ func TestCleanupKeepsFrom(t *testing.T) {
 	if first, err := a.tab.EarliestVersion(t.Context()); err != nil || first < 140 {
 		t.Errorf("no longer needed: the log begins at %d, %v", first, err)
 	}
+}
+
+// TestCleanupKeepsAtMost as long as it is told, and nothing goes while what is needed is not known.
+func TestCleanupKeepsAtMost(t *testing.T) {
+	t.Parallel()
+	needed, failure := int64(33), error(nil)
+	a := newAged(t, "interval 5 hours", Options{
+		KeepFrom:   func(context.Context, *Snapshot) (int64, error) { return needed, failure },
+		KeepAtMost: 40 * time.Hour,
+	})
+	first := func() int64 {
+		t.Helper()
+		v, err := a.tab.EarliestVersion(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	a.commits(75)
+	if got := first(); got != 30 {
+		t.Errorf("within the limit: the log begins at %d", got)
+	}
+	a.commits(55) // 130 is the newest: 5+40 hours before is 85
+	if got := first(); got != 80 {
+		t.Errorf("beyond the limit: the log begins at %d", got)
+	}
+	needed, failure = 1<<40, errors.New("the disk is away")
+	a.commits(60)
+	if got := first(); got != 80 {
+		t.Errorf("not known what is needed: the log begins at %d", got)
+	}
+	failure = nil
+	a.commits(10)
+	if got := first(); got < 180 {
+		t.Errorf("nothing is needed: the log begins at %d", got)
+	}
+}
+
+// TestVacuumKeepsFrom what versions that somebody needs have, up to the limit.
+func TestVacuumKeepsFrom(t *testing.T) {
+	t.Parallel()
+	needed := int64(2)
+	a := newAged(t, "interval 500 hours", Options{
+		KeepFrom:   func(context.Context, *Snapshot) (int64, error) { return needed, nil },
+		KeepAtMost: 100 * time.Hour,
+	})
+	a.now = time.Now() // as the store has it, which dates the files
+	a.commits(4)
+	var old []string
+	old = append(old, a.optimize()...) // version 5 replaces the files of 1 to 4
+	a.commits(3)
+	old = append(old, a.optimize()...)
+	has := func(want bool, why string) {
+		t.Helper()
+		for _, name := range old {
+			if a.has(name) != want {
+				t.Errorf("%s: %s is there: %v", why, name, !want)
+			}
+		}
+	}
+	vacuum := func() {
+		t.Helper()
+		if _, err := a.tab.Vacuum(t.Context(), VacuumOptions{Retention: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.now = a.now.Add(90 * time.Hour)
+	vacuum()
+	has(true, "needed")
+	needed = a.tab.Cached().Version()
+	if gone, err := a.tab.Vacuum(t.Context(), VacuumOptions{Retention: time.Hour, DryRun: true}); err != nil || len(gone) != len(old) {
+		t.Errorf("nothing is needed: %d would go, of %d, %v", len(gone), len(old), err)
+	}
+	needed = 2
+	a.now = a.now.Add(20 * time.Hour)
+	vacuum()
+	has(false, "beyond the limit")
+}
+
+// optimize replaces every file by a new one with the same rows, and returns the names of the old ones.
+func (a *aged) optimize() []string {
+	a.t.Helper()
+	a.now = a.now.Add(time.Hour)
+	snap := a.tab.Cached()
+	tx := Transaction{Base: snap, Operation: "OPTIMIZE", NoDataChange: true}
+	var old []string
+	for add := range snap.Files() {
+		tx.Removes = append(tx.Removes, add)
+		old = append(old, add.Path)
+		for rec, err := range a.tab.ReadFile(a.t.Context(), snap, add.Path, add.PartitionValues, nil) {
+			if err != nil {
+				a.t.Fatal(err)
+			}
+			adds, err := a.tab.WriteFiles(a.t.Context(), snap, []arrow.RecordBatch{rec})
+			if err != nil {
+				a.t.Fatal(err)
+			}
+			tx.Adds = append(tx.Adds, adds...)
+		}
+	}
+	if _, err := a.tab.Commit(a.t.Context(), tx); err != nil {
+		a.t.Fatal(err)
+	}
+	return old
 }
 
 // TestCleanupIsOff by the property.

@@ -1,6 +1,7 @@
 package deltalog
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"time"
@@ -44,9 +45,13 @@ type Options struct {
 	// CheckpointInterval is the number of commits between checkpoints; 0: scaled with the table, from 100 to 1,000
 	// (design.md, decision 8); negative: never (tests).
 	CheckpointInterval int64
-	// KeepFrom, if set, gives a version: log cleanup removes neither it nor a later one, however old. It is called in the
-	// background and must not block.
-	KeepFrom func() int64
+	// KeepFrom, if set, gives the lowest version that somebody still needs, of the table whose newest snapshot it is given (math.MaxInt64:
+	// nobody does). What that version and the later ones need, in the log and of data files, log cleanup and Vacuum leave there however old
+	// it is, up to KeepAtMost; after an error they remove nothing. It is only asked when something is about to be removed, in the
+	// background; ctx ends when the table is closed.
+	KeepFrom func(ctx context.Context, s *Snapshot) (int64, error)
+	// KeepAtMost is how long beyond its retention something is kept for KeepFrom; 0: without a limit.
+	KeepAtMost time.Duration
 }
 
 // TableSpec is what Create makes.

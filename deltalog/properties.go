@@ -62,6 +62,29 @@ func (m *Metadata) interval(key string, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
+// Retention is how long a table keeps what its newest version does not need.
+type Retention struct {
+	// Log is for commits (delta.logRetentionDuration, default 30 days); 0: for ever, as delta.enableExpiredLogCleanup is off.
+	Log time.Duration
+	// Files is for data files (delta.deletedFileRetentionDuration, default 7 days).
+	Files time.Duration
+	// Transactions is for the txn of an application (delta.setTransactionRetentionDuration); 0, the default: for ever.
+	Transactions time.Duration
+}
+
+// Retention is what the table's properties say.
+func (s *Snapshot) Retention() Retention {
+	r := Retention{
+		Log:          s.metadata.interval(propLogRetention, defaultLogRetention),
+		Files:        s.metadata.interval(propDeletedFileRetention, defaultDeletedFileRetention),
+		Transactions: s.metadata.interval(propTxnRetention, 0),
+	}
+	if !s.metadata.flag(propExpiredLogCleanup, true) {
+		r.Log = 0
+	}
+	return r
+}
+
 // flag is the boolean property key of m, or what it defaults to.
 func (m *Metadata) flag(key string, otherwise bool) bool {
 	switch strings.ToLower(m.Configuration[key]) {

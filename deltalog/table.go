@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,12 @@ type Table struct {
 	recent ring
 	// fileTimes are of commits that are not recent.
 	fileTimes timeCache
+
+	// held is what the last log cleanup was held up at by KeepFrom.
+	held atomic.Int64
+	// open ends with Close: what the background waits for may itself wait for Close.
+	open  context.Context
+	close context.CancelFunc
 
 	backgroundMu   sync.Mutex // parts starting work from waiting for its end
 	background     sync.WaitGroup
@@ -189,7 +196,10 @@ func Open(ctx context.Context, st store.Store, opts Options) (*Table, error) {
 }
 
 func newTable(st store.Store, opts Options) *Table {
-	return &Table{st: st, opts: opts, committing: make(chan struct{}, 1)}
+	t := &Table{st: st, opts: opts, committing: make(chan struct{}, 1)}
+	t.held.Store(math.MinInt64)
+	t.open, t.close = context.WithCancel(context.Background())
+	return t
 }
 
 func (o Options) withDefaults() Options {
@@ -340,6 +350,7 @@ func (s *Snapshot) settle() error {
 
 // Close waits for background work (checkpoints) to end.
 func (t *Table) Close() error {
+	t.close()
 	t.backgroundMu.Lock()
 	defer t.backgroundMu.Unlock()
 	t.background.Wait()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/deltabus/deltabus-local/deltalog"
 )
 
 // Option changes how Start starts.
@@ -21,6 +23,7 @@ type settings struct {
 	seed           *Seed
 	beforeReady    []func(context.Context, *Emulator) error
 	grace          time.Duration
+	tableOptions   []TableOptions
 }
 
 type optionFunc func(*settings)
@@ -73,3 +76,14 @@ func WithBeforeReady(f func(context.Context, *Emulator) error) Option {
 // WithGrace sets how long Stop lets open streams finish. Default 2 s: SDKs that are told go within that, and they bear a
 // restart of some 7 s.
 func WithGrace(d time.Duration) Option { return optionFunc(func(s *settings) { s.grace = d }) }
+
+// TableOptions changes the options of a table that a workspace opens, by its full name. open opens another table of the workspace for reading,
+// apart from the shared handles and their locks, so that work in the background may use it; the caller closes it. An absent table is an
+// error that matches deltalog.ErrNotTable.
+type TableOptions func(fullName string, open func(context.Context, string) (*deltalog.Table, error), o *deltalog.Options)
+
+// WithTableOptions lets f change the options of every table. A bus wants deltabus.KeepForConsumers here, so that the log keeps what its
+// consumers still need.
+func WithTableOptions(f TableOptions) Option {
+	return optionFunc(func(s *settings) { s.tableOptions = append(s.tableOptions, f) })
+}

@@ -22,6 +22,8 @@ type Workspace struct {
 	dir     string // "" in memory
 	noSync  bool
 	options deltalog.Options
+	// each changes the options of single tables.
+	each []TableOptions
 
 	// ending, if set, is told of a table that is about to be dropped, and returns when nothing is written to it any more.
 	ending func(*deltalog.Table)
@@ -36,15 +38,15 @@ type handle struct {
 	t  *deltalog.Table
 }
 
-// OpenDir opens the workspace in a data directory, making it if it is not there.
-func OpenDir(ctx context.Context, dir string) (*Workspace, error) {
-	return openWorkspace(ctx, settings{dataDir: dir})
+// OpenDir opens the workspace in a data directory, making it if it is not there. each is as for WithTableOptions.
+func OpenDir(ctx context.Context, dir string, each ...TableOptions) (*Workspace, error) {
+	return openWorkspace(ctx, settings{dataDir: dir, tableOptions: each})
 }
 
 func openWorkspace(ctx context.Context, s settings) (*Workspace, error) {
 	w := &Workspace{
 		dir: s.dataDir, noSync: s.noSync, tables: map[string]*handle{},
-		options: deltalog.Options{Clock: s.clock, Logger: s.logger},
+		options: deltalog.Options{Clock: s.clock, Logger: s.logger}, each: s.tableOptions,
 	}
 	file := ""
 	if w.dir == "" {
@@ -195,7 +197,11 @@ func (w *Workspace) open(ctx context.Context, e catalog.Table) (*deltalog.Table,
 	if err != nil {
 		return nil, fmt.Errorf("table %s: %w", name, err)
 	}
-	t, err := deltalog.Open(ctx, st, w.options)
+	options := w.options
+	for _, f := range w.each {
+		f(name, w.openApart, &options)
+	}
+	t, err := deltalog.Open(ctx, st, options)
 	if errors.Is(err, deltalog.ErrNotTable) {
 		return nil, fmt.Errorf("table %s is in the catalog, and its log is gone: drop the table, or bring its files back: %w", name, err)
 	}
@@ -209,4 +215,19 @@ func (w *Workspace) open(ctx context.Context, e catalog.Table) (*deltalog.Table,
 	}
 	w.tables[name] = &handle{e.ID, t}
 	return t, nil
+}
+
+// openApart opens a table for reading, without the shared handles and their lock.
+func (w *Workspace) openApart(ctx context.Context, fullName string) (*deltalog.Table, error) {
+	e, err := w.entry(ctx, fullName)
+	if err != nil {
+		return nil, err
+	}
+	st, err := w.at(e.Location)
+	if err != nil {
+		return nil, fmt.Errorf("table %s: %w", fullName, err)
+	}
+	options := w.options
+	options.CheckpointInterval = -1
+	return deltalog.Open(ctx, st, options)
 }

@@ -108,6 +108,7 @@ func (a *app) serveOptions(f serveFlags) (opts []emulator.Option, banner [][2]st
 		return nil, nil, usagef("--commit-interval must not be negative")
 	}
 	opts = []emulator.Option{emulator.WithListen(f.listen), emulator.WithLogger(a.log), emulator.WithCommitInterval(f.commitInterval)}
+	opts = append(opts, emulator.WithTableOptions(deltabus.KeepForConsumers))
 	if f.tlsListen != "" {
 		opts = append(opts, emulator.WithTLS(f.tlsListen, f.tlsNames...))
 	} else if len(f.tlsNames) > 0 {

@@ -42,7 +42,7 @@ func (a *app) target(ctx context.Context, create bool) (*target, error) {
 	if _, err := os.Stat(filepath.Join(a.dataDir, "catalog.db")); err != nil && !create {
 		return nil, fmt.Errorf("%w: no server runs on %s, and it is no data directory", errNoWorkspace, a.dataDir)
 	}
-	dir, err := emulator.OpenDir(ctx, a.dataDir)
+	dir, err := emulator.OpenDir(ctx, a.dataDir, deltabus.KeepForConsumers)
 	if err != nil {
 		return nil, err
 	}
