@@ -14,17 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deltabus/deltabus-local/deltabus"
-	"github.com/deltabus/deltabus-local/deltalog"
-)
-
-// Exit codes; docs/cli.md documents them.
-const (
-	exitOK       = 0
-	exitFailed   = 1
-	exitUsage    = 2
-	exitNotFound = 3
-	exitFenced   = 4
-	exitDecision = 5
 )
 
 // app is one invocation of the command.
@@ -71,45 +60,6 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	return exitCode(err)
 }
 
-func exitCode(err error) int {
-	var usage *usageError
-	switch {
-	case errors.As(err, &usage), errors.Is(err, deltabus.ErrInvalidMessage), errors.Is(err, deltabus.ErrTopic):
-		return exitUsage
-	case errors.Is(err, deltabus.ErrFenced):
-		return exitFenced
-	case errors.Is(err, deltabus.ErrPositionExpired), errors.Is(err, deltabus.ErrTableRecreated), errors.Is(err, deltabus.ErrHistoryRewritten), errors.Is(err, deltabus.ErrFilterChanged):
-		return exitDecision
-	case errors.Is(err, deltalog.ErrNotTable), errors.Is(err, deltabus.ErrNoBus), errors.Is(err, deltabus.ErrNoSuchDeadLetter), errors.Is(err, errNoWorkspace), errors.Is(err, deltalog.ErrVersionNotFound):
-		return exitNotFound
-	}
-	return exitFailed
-}
-
-// hint is what to do next.
-func hint(err error) string {
-	var usage *usageError
-	switch {
-	case errors.Is(err, errNoWorkspace):
-		return "start one with 'deltabus-local serve', or point --data-dir or --host at one"
-	case errors.Is(err, deltabus.ErrNoBus):
-		return "make one with 'deltabus-local serve --bus CATALOG.SCHEMA', or name another with --bus"
-	case errors.Is(err, deltalog.ErrNotTable):
-		return "'deltabus-local table list' shows the tables there are"
-	case errors.Is(err, deltabus.ErrFenced):
-		return "do not restart this instance: the other one goes on"
-	case errors.Is(err, deltabus.ErrNoSuchDeadLetter):
-		return "'deltabus-local deadletters list' shows the ones there are"
-	case errors.Is(err, deltabus.ErrFilterChanged):
-		return "use --change-filter to go on with the new one"
-	case errors.Is(err, deltabus.ErrPositionExpired), errors.Is(err, deltabus.ErrTableRecreated), errors.Is(err, deltabus.ErrHistoryRewritten):
-		return "use --reset with --from earliest, latest or version:N"
-	case errors.As(err, &usage):
-		return "see --help"
-	}
-	return ""
-}
-
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "deltabus-local",
@@ -140,6 +90,7 @@ func (a *app) root() *cobra.Command {
 	for _, c := range root.Commands() {
 		asUsage(c)
 	}
+	root.AddCommand(topics()...)
 	return root
 }
 

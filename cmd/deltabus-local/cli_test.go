@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -138,6 +139,26 @@ func TestDocsNameEveryFlag(t *testing.T) {
 		}
 	}
 	walk(root)
+}
+
+// TestHelpTopicsAreTheDocs compares the help topics with docs/cli.md.
+func TestHelpTopicsAreTheDocs(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "cli.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := string(data)
+	if !strings.Contains(docs, settingsText) {
+		t.Error("docs/cli.md does not have the text of help settings")
+	}
+	want := "| code | meaning |\n|---|---|\n"
+	for _, c := range exitCodes {
+		want += fmt.Sprintf("| %d | %s |\n", c.code, c.meaning)
+	}
+	if !strings.Contains(docs, want+"\n") {
+		t.Errorf("docs/cli.md does not have exactly the exit codes of help exit-codes:\n%s", want)
+	}
 }
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)

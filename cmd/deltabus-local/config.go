@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 
@@ -38,7 +39,32 @@ func (a *app) resolve(cmd *cobra.Command) error {
 			failed = a.resolveFlag(f, file)
 		}
 	})
+	a.settleHost()
 	return failed
+}
+
+// settleHost sets a host aside that counts less than the data directory: both say which workspace is meant.
+func (a *app) settleHost() {
+	if a.host != "" && weight(a.origins["data-dir"]) > weight(a.origins["host"]) {
+		a.host = ""
+		a.origins["host"] += ", set aside for --data-dir"
+	}
+}
+
+// weight orders where settings come from.
+func weight(origin string) int {
+	kind, _, _ := strings.Cut(origin, " ")
+	return slices.Index([]string{"default", "file", "environment", "flag"}, kind)
+}
+
+// refuse refuses flags that a verb would have to ignore. From the environment or the file they are for the other verbs.
+func (a *app) refuse(why string, flags ...string) error {
+	for _, f := range flags {
+		if a.origins[f] == "flag" {
+			return usagef("--%s is not for this verb: %s", f, why)
+		}
+	}
+	return nil
 }
 
 func (a *app) resolveFlag(f *pflag.Flag, file map[string]string) error {
@@ -50,6 +76,7 @@ func (a *app) resolveFlag(f *pflag.Flag, file map[string]string) error {
 	if f.Name == "help" {
 		return nil
 	}
+	// An empty variable counts as one that is not set: that is how a shell undoes an export for one command.
 	for _, name := range []string{envName(f.Name), alsoEnv[f.Name]} {
 		if v, ok := os.LookupEnv(name); name != "" && ok && v != "" {
 			a.origins[f.Name] = "environment " + name

@@ -47,6 +47,9 @@ func (a *app) conformanceCommand() *cobra.Command {
 }
 
 func (a *app) runConformance(cmd *cobra.Command, targetName, history string, ids []string) error {
+	if err := a.refuse("each scenario has a workspace of its own", "host", "token", "data-dir", "bus"); err != nil {
+		return err
+	}
 	var target conformance.Target
 	switch targetName {
 	case "inprocess":

@@ -72,6 +72,9 @@ type demoTour struct {
 
 func (a *app) demo(ctx context.Context, dir string) (err error) {
 	start := time.Now()
+	if err := a.refuse("the demo makes a workspace of its own, in --dir", "host", "token", "data-dir"); err != nil {
+		return err
+	}
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "deltabus-demo-"); err != nil {
 			return err

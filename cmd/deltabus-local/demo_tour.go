@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/deltabus/deltabus-local/deltabus"
@@ -14,14 +15,14 @@ import (
 func (d *demoTour) publish(ctx context.Context) error {
 	var err error
 	d.bus, err = deltabus.Init(ctx, deltabus.Config{
-		Workspace: d.e, Logger: d.log,
+		Workspace: d.e, Schema: d.app.bus, Logger: d.log,
 		Zerobus: &deltabus.ZerobusConfig{Endpoint: d.e.URL(), ClientID: d.e.ClientID(), ClientSecret: d.e.ClientSecret()},
 	})
 	if err != nil {
 		return err
 	}
 	d.Bus = d.bus.Schema()
-	d.Tables = filepath.Join(d.DataDir, "tables", "main", "deltabus")
+	d.Tables = filepath.Join(append([]string{d.DataDir, "tables"}, strings.Split(d.Bus, ".")...)...)
 	d.say("bus        %s: messages, checkpoints, dead_letters", d.Bus)
 	start := time.Now()
 	p, err := d.bus.Publisher(deltabus.WithSource("demo"))
@@ -153,7 +154,7 @@ func (d *demoTour) checkOrder(ctx context.Context) error {
 
 func (d *demoTour) look(context.Context) error {
 	self := "deltabus-local"
-	d.say("look       %s table rows main.deltabus.messages --data-dir %s", self, d.DataDir)
+	d.say("look       %s table rows %s.messages --data-dir %s", self, d.Bus, d.DataDir)
 	d.say("           %s consumers --data-dir %s", self, d.DataDir)
 	d.say("           %s deadletters list --data-dir %s", self, d.DataDir)
 	d.say("tables     %s", d.Tables)

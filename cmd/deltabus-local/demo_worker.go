@@ -21,7 +21,7 @@ func (d *demoTour) worker(ctx context.Context, kill int) (handled int, err error
 	if err != nil {
 		return 0, err
 	}
-	cmd := exec.CommandContext(ctx, self, "demo", "worker", "--data-dir", d.DataDir, "--host", d.e.URL(), "--token", d.e.Token())
+	cmd := exec.CommandContext(ctx, self, "demo", "worker", "--host", d.e.URL(), "--token", d.e.Token(), "--bus", d.Bus)
 	cmd.Stderr = d.err
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -31,6 +31,9 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Check what a workspace needs of this machine, with a remedy for what is wrong",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.refuse("the doctor looks at this machine and --data-dir", "host", "token", "bus"); err != nil {
+				return err
+			}
 			info, running, err := emulator.Running(a.dataDir)
 			if err != nil {
 				return err

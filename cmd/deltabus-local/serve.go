@@ -52,8 +52,13 @@ func (a *app) serveCommand() *cobra.Command {
 }
 
 func (a *app) serve(ctx context.Context, f serveFlags) error {
-	if a.origins["host"] == "flag" { // from the environment it is for the other verbs
-		return usagef("serve takes no --host: it is a workspace itself, at --listen")
+	if err := a.refuse("serve is a workspace itself, at --listen", "host", "token"); err != nil {
+		return err
+	}
+	if f.ephemeral {
+		if err := a.refuse("--ephemeral has a directory of its own", "data-dir"); err != nil {
+			return err
+		}
 	}
 	opts, banner, err := a.serveOptions(f)
 	if err != nil {
@@ -167,8 +172,8 @@ func (a *app) envCommand() *cobra.Command {
 		Long:  "Print the variables of the server of --data-dir as export lines: eval \"$(deltabus-local env)\".",
 		Args:  cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
-			if a.origins["host"] == "flag" {
-				return usagef("env takes no --host: it knows the credentials of the server of --data-dir alone")
+			if err := a.refuse("env knows the credentials of the server of --data-dir alone", "host", "token"); err != nil {
+				return err
 			}
 			info, running, err := emulator.Running(a.dataDir)
 			if err != nil {

@@ -29,6 +29,9 @@ type target struct {
 // target finds the workspace: --host, else the server of --data-dir, else the directory. With create a directory is made if there is
 // none.
 func (a *app) target(ctx context.Context, create bool) (*target, error) {
+	if err := a.refuseBoth(); err != nil {
+		return nil, err
+	}
 	if a.host != "" {
 		return serverTarget(a.host, a.token, emulator.Info{}), nil
 	}
@@ -47,6 +50,14 @@ func (a *app) target(ctx context.Context, create bool) (*target, error) {
 		return nil, err
 	}
 	return &target{workspace: dir, dir: dir}, nil
+}
+
+// refuseBoth refuses two flags that each say which workspace is meant.
+func (a *app) refuseBoth() error {
+	if a.origins["host"] == "flag" && a.origins["data-dir"] == "flag" {
+		return usagef("--host and --data-dir name two workspaces: give one of them")
+	}
+	return nil
 }
 
 func serverTarget(host, token string, info emulator.Info) *target {
