@@ -35,7 +35,7 @@ type backend interface {
 	// those of next (a write of ours whose outcome we did not learn), and, where next takes another epoch, the place of held; otherwise
 	// ErrFenced.
 	saveCheckpoint(ctx context.Context, held, next Checkpoint) error
-	// tidy removes what replaced checkpoints left behind. It is called now and then, by whoever writes checkpoints.
+	// tidy removes what replaced checkpoints and dead letters left behind. It is called now and then, by whoever replaces some.
 	tidy(ctx context.Context) error
 
 	// deadLetters are those that match, of one consumer or ("") of all, oldest first.

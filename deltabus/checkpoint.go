@@ -37,11 +37,12 @@ type Checkpoint struct {
 
 func consumerPartition(id string) map[string]string { return map[string]string{"consumer_id": id} }
 
-// tidy deletes the files of replaced checkpoints that are older than the table's short retention; the log is cleaned by deltalog whenever it
-// writes a Delta checkpoint. Together they keep the table at a constant size.
+// tidy deletes the files of replaced checkpoints and dead letters that are older than the tables' short retention; the log is cleaned by
+// deltalog whenever it writes a Delta checkpoint. Together they keep the tables at the size of what is in them.
 func (t *onTables) tidy(ctx context.Context) error {
 	_, err := t.checkpointTable.Vacuum(ctx, deltalog.VacuumOptions{})
-	return err
+	_, err2 := t.deadLetterTable.Vacuum(ctx, deltalog.VacuumOptions{})
+	return errors.Join(err, err2)
 }
 
 func (t *onTables) checkpoint(ctx context.Context, consumer string) (Checkpoint, error) {

@@ -317,10 +317,10 @@ func (c *Consumer) write(ctx context.Context) error {
 	return nil
 }
 
-// tidy keeps the checkpoints table small. That it fails is no reason to stop.
+// tidy keeps the tables that are written here small. That it fails is no reason to stop.
 func (c *Consumer) tidy(ctx context.Context) {
 	if err := c.bus.backend.tidy(ctx); err != nil {
-		c.bus.cfg.Logger.Warn("clean up checkpoints", "consumer", c.id, "error", err)
+		c.bus.cfg.Logger.Warn("clean up checkpoints and dead letters", "consumer", c.id, "error", err)
 	}
 }
 

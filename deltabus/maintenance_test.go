@@ -55,3 +55,48 @@ func TestCheckpointsTableStaysSmall(t *testing.T) {
 		}
 	})
 }
+
+// TestDeadLettersTableStaysSmall while every change of a status replaces the files of a consumer: one each minute for 4 hours.
+func TestDeadLettersTableStaysSmall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, st := newTestBus(t)
+		const hours = 4
+		letters := make([]DeadLetter, hours*60)
+		for i := range letters {
+			letters[i] = DeadLetter{
+				ID: fmt.Sprint(i), Consumer: "c", Event: event(fmt.Sprint(i), "t", int64(i)), Error: "no", Status: StatusOpen,
+				FirstFailedAt: time.Now(), DeadLetteredAt: time.Now(),
+			}
+			if err := b.backend.addDeadLetter(t.Context(), letters[i], false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var sizes []int
+		for i, d := range letters {
+			<-time.After(time.Minute)
+			if _, err := b.DeadLetters().Discard(t.Context(), DeadLetterFilter{IDs: []string{d.ID}}); err != nil {
+				t.Fatal(err)
+			}
+			if i%60 == 59 {
+				n := 0
+				for _, err := range st.List(t.Context(), "main/deltabus/dead_letters/", "") {
+					if err != nil {
+						t.Fatal(err)
+					}
+					n++
+				}
+				sizes = append(sizes, n)
+			}
+		}
+		// One hour's files and commits stay, and what comes between two cleanings of the log, which come with its checkpoints.
+		for hour, n := range sizes[2:] {
+			if n > 60+60+2*100+20 {
+				t.Errorf("after %d hours: %d files (%v)", hour+3, n, sizes)
+			}
+		}
+		left, err := b.DeadLetters().List(t.Context(), DeadLetterFilter{Status: StatusDiscarded})
+		if err != nil || len(left) != len(letters) {
+			t.Errorf("%d dead letters are discarded, %v", len(left), err)
+		}
+	})
+}

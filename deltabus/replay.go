@@ -113,6 +113,14 @@ func (dl *DeadLetters) change(ctx context.Context, filter DeadLetterFilter, publ
 		}
 	}
 	var out []DeadLetter
+	defer func() {
+		if len(out) == 0 {
+			return
+		}
+		if err := dl.bus.backend.tidy(ctx); err != nil { // no reason to fail
+			dl.bus.cfg.Logger.Warn("clean up dead letters", "error", err)
+		}
+	}()
 	for _, consumer := range slices.Sorted(maps.Keys(byConsumer)) {
 		open := byConsumer[consumer]
 		if publish != nil {

@@ -56,17 +56,23 @@ func TableSpecs() map[string]deltalog.TableSpec {
 			Description:      "DeltaBus: how far each consumer is; one row a consumer",
 			Schema:           columns(checkpointColumns),
 			PartitionColumns: []string{"consumer_id"},
-			Configuration: map[string]string{
-				// Every checkpoint replaces a file: without short retentions the table would grow for ever.
-				"delta.logRetentionDuration":         "interval 1 hour",
-				"delta.deletedFileRetentionDuration": "interval 1 hour",
-			},
+			Configuration:    shortRetention(),
 		},
 		DeadLettersTable: {
 			Description:      "DeltaBus: events that failed too often, with why",
 			Schema:           columns(dead),
 			PartitionColumns: []string{"consumer_id"},
+			Configuration:    shortRetention(),
 		},
+	}
+}
+
+// shortRetention is for tables whose rows are replaced: every checkpoint replaces a file, every new status of a dead letter those of its
+// consumer. With the usual retentions they would grow far beyond what is in them.
+func shortRetention() map[string]string {
+	return map[string]string{
+		"delta.logRetentionDuration":         "interval 1 hour",
+		"delta.deletedFileRetentionDuration": "interval 1 hour",
 	}
 }
 
