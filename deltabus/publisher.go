@@ -133,7 +133,10 @@ func (d *Delivery) Wait(ctx context.Context) (Receipt, error) {
 
 // Publisher makes a publisher. It begins to work at once, and must be closed.
 func (b *Bus) Publisher(options ...PublisherOption) (*Publisher, error) {
-	cfg := publisherConfig{bus: b.Schema(), clock: b.cfg.Clock, log: b.cfg.Logger, options: defaultPublisherOptions()}
+	cfg := publisherConfig{
+		bus: b.Schema(), clock: b.cfg.Clock, log: b.cfg.Logger, options: defaultPublisherOptions(),
+		retention: b.messages.Cached().Retention().Transactions,
+	}
 	for _, o := range options {
 		if err := o(&cfg.options); err != nil {
 			return nil, err
@@ -160,6 +163,8 @@ type publisherConfig struct {
 	clock    func() time.Time
 	log      *slog.Logger
 	options  publisherOptions
+	// retention is how long the table remembers a producer's last batch; 0: for ever.
+	retention time.Duration
 }
 
 func newPublisher(cfg publisherConfig) (*Publisher, error) {
@@ -178,7 +183,7 @@ func newPublisher(cfg publisherConfig) (*Publisher, error) {
 	if p.endpoint != nil {
 		p.path = PathZerobus
 	}
-	if err := p.openSpool(); err != nil {
+	if err := p.openSpool(cfg.retention); err != nil {
 		return nil, err
 	}
 	if p.id == "" {

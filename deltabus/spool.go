@@ -7,12 +7,9 @@ import (
 	"time"
 )
 
-// transactionRetention is how long the messages table remembers a producer's last batch (Init sets
-// delta.setTransactionRetentionDuration to it). What a spool has kept for longer cannot be settled any more.
-const transactionRetention = 30 * 24 * time.Hour
-
-// openSpool takes over what the last publisher with this spool left: its identity, its numbers and its messages.
-func (p *Publisher) openSpool() error {
+// openSpool takes over what the last publisher with this spool left: its identity, its numbers and its messages. What it has kept for longer than
+// retention, for which the messages table remembers a producer's last batch (0: for ever), cannot be settled any more.
+func (p *Publisher) openSpool(retention time.Duration) error {
 	if p.opts.spool == "" {
 		return nil
 	}
@@ -20,10 +17,10 @@ func (p *Publisher) openSpool() error {
 	if err != nil {
 		return fmt.Errorf("open spool %s: %w", p.opts.spool, err)
 	}
-	if n := len(s.left); n > 0 {
-		if oldest := s.left[0].queued; p.clock().Sub(oldest) > transactionRetention {
+	if n := len(s.left); n > 0 && retention > 0 {
+		if oldest := s.left[0].queued; p.clock().Sub(oldest) > retention {
 			s.close()
-			return &SpoolExpiredError{Path: p.opts.spool, Oldest: oldest, Retention: transactionRetention}
+			return &SpoolExpiredError{Path: p.opts.spool, Oldest: oldest, Retention: retention}
 		}
 	}
 	p.spool = s

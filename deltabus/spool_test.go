@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/deltabus/deltabus-local/deltalog"
+	"github.com/deltabus/deltabus-local/deltalog/store"
 )
 
 // abandon ends a publisher as a kill would: what is on the spool stays there.
@@ -160,17 +164,72 @@ func TestSpoolExpired(t *testing.T) {
 		r.table.before = func(int) error { return errDown }
 		r.send("old")
 		abandon(t, r.p)
-		<-time.After(transactionRetention + time.Hour)
+		const retention = 30 * 24 * time.Hour
+		<-time.After(retention + time.Hour)
 		options := defaultPublisherOptions()
 		options.spool = path
 		for range 2 {
-			_, err := newPublisher(publisherConfig{bus: "main.deltabus", table: fakeJournal{r.table}, options: options})
+			_, err := newPublisher(publisherConfig{bus: "main.deltabus", table: fakeJournal{r.table}, options: options, retention: retention})
 			var expired *SpoolExpiredError
 			if !errors.As(err, &expired) || !errors.Is(err, ErrSpoolExpired) || expired.Path != path {
 				t.Errorf("open: %v", err)
 			}
 		}
 	})
+}
+
+// TestSpoolLimitIsTheTables: what the messages table's properties say decides.
+func TestSpoolLimitIsTheTables(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		property string // "": none
+		days     int
+		refused  bool
+	}{
+		"as Init makes it, in time":  {"interval 30 days", 29, false},
+		"as Init makes it, too late": {"interval 30 days", 31, true},
+		"shorter":                    {"interval 2 days", 3, true},
+		"longer":                     {"interval 60 days", 59, false},
+		"for ever":                   {"", 1000, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Now()
+			b, err := Init(t.Context(), Config{Workspace: OnStore(store.NewMemory()), Clock: func() time.Time { return now }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			const key = "delta.setTransactionRetentionDuration"
+			if test.property != b.messages.Cached().Property(key) {
+				m := *b.messages.Cached().Metadata()
+				m.Configuration = maps.Clone(m.Configuration)
+				if m.Configuration[key] = test.property; test.property == "" {
+					delete(m.Configuration, key)
+				}
+				commitRows(t, b, deltalog.Transaction{Operation: "SET TBLPROPERTIES", Metadata: &m})
+			}
+			path := filepath.Join(t.TempDir(), "spool.db")
+			s, err := openSpool(path, DefaultSchema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := &entry{msg: Message{ID: "id", Topic: "t", Source: "s"}, queued: now, Delivery: Delivery{receipt: Receipt{PublishedAt: now}}}
+			if err := errors.Join(s.write([]*entry{e}, s.state), s.close()); err != nil {
+				t.Fatal(err)
+			}
+			now = now.Add(time.Duration(test.days) * 24 * time.Hour)
+			p, err := b.Publisher(WithSpool(path))
+			if errors.Is(err, ErrSpoolExpired) != test.refused {
+				t.Fatalf("error %v, refused %v", err, test.refused)
+			}
+			if err == nil {
+				err = p.Close(t.Context())
+			}
+			if err != nil && !test.refused {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // TestSpoolKeepsMessages: a message comes back from the spool as it was.
