@@ -12,7 +12,8 @@ import (
 // ErrNotNull says that a row has a null where the schema allows none. The text names the column.
 var ErrNotNull = errors.New("DELTA_NOT_NULL_CONSTRAINT_VIOLATED")
 
-// ErrInvalidValue says that a row has a value that its column's type does not have: text that is no UTF-8, or a decimal with too many digits.
+// ErrInvalidValue says that a row has a value that its column's type does not have: text that is no UTF-8 or too long for VARCHAR(n) or CHAR(n), or
+// a decimal with too many digits.
 // The text names the column.
 var ErrInvalidValue = errors.New("invalid value")
 
@@ -33,7 +34,25 @@ func checkBatch(s Struct, b arrow.RecordBatch) error {
 			return fmt.Errorf("column %s: a batch has %s, the table %s", f.Name, got, want)
 		}
 	}
-	return CheckNotNull(s, b)
+	if err := CheckNotNull(s, b); err != nil {
+		return err
+	}
+	return checkLengths(s, b)
+}
+
+// checkLengths checks that no text of b, which has the columns of s, is longer than its VARCHAR or CHAR allows, at any depth. Its error matches
+// ErrInvalidValue.
+func checkLengths(s Struct, b arrow.RecordBatch) error {
+	for i, f := range s.Fields {
+		limit, err := f.TextLimit()
+		if err == nil {
+			err = limit.checkLengths(f.Name, b.Column(i), 0, b.Column(i).Len())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sameType reports whether arrays of got can be read as want. Names count for the fields of structs, nullability nowhere.

@@ -11,22 +11,41 @@ import (
 )
 
 // ParseType reads a type as SQL writes it, in any case: "BIGINT", "decimal(10,2)", "array<struct<a:int>>".
+// VARCHAR and CHAR are STRING: SetType keeps their lengths.
 func ParseType(sql string) (DataType, error) {
+	var f Field
+	if err := f.SetType(sql); err != nil {
+		return nil, err
+	}
+	return f.Type, nil
+}
+
+// SetType gives f the type that SQL writes so, as ParseType reads it, with the limits of VARCHAR(n) and CHAR(n) in its metadata.
+func (f *Field) SetType(sql string) error {
 	p := ddl{s: sql}
-	t, _, err := p.typ(0)
+	t, limit, err := p.typ(0)
 	if err == nil && p.peek() != "" {
 		err = fmt.Errorf("unexpected %q", p.peek())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("type %q: %w", sql, err)
+		return fmt.Errorf("type %q: %w", sql, err)
 	}
-	return t, nil
+	f.setType(t, limit)
+	return nil
+}
+
+func (f *Field) setType(t DataType, limit *TextLimit) {
+	f.Type = t
+	if limit != nil {
+		f.set(charTypeKey, limit.sql(t))
+	}
 }
 
 // ParseColumn reads a column definition: "id BIGINT NOT NULL", "name STRING COMMENT 'x'". Names may be back-quoted.
 func ParseColumn(sql string) (Field, error) {
 	p := ddl{s: sql}
-	f, err := p.column(0, false)
+	f, limit, err := p.column(0, false)
+	f.setType(f.Type, limit)
 	if err == nil && p.peek() != "" {
 		err = fmt.Errorf("unexpected %q", p.peek())
 	}
@@ -112,49 +131,48 @@ func (p *ddl) name() (string, error) {
 	return w, nil
 }
 
-// column reads a column of a table, or a field of a struct (where a colon may follow the name).
-func (p *ddl) column(depth int, field bool) (Field, error) {
+func (f *Field) set(key, value string) {
+	if f.Metadata == nil {
+		f.Metadata = map[string]json.RawMessage{}
+	}
+	f.Metadata[key] = mustJSON(value)
+}
+
+// column reads a column of a table, or a field of a struct (where a colon may follow the name), and its limit.
+func (p *ddl) column(depth int, field bool) (Field, *TextLimit, error) {
+	fail := func(err error) (Field, *TextLimit, error) { return Field{}, nil, err }
 	name, err := p.name()
 	if err != nil {
-		return Field{}, err
+		return fail(err)
 	}
 	if field {
 		p.accept(":")
 	}
-	t, raw, err := p.typ(depth)
+	t, limit, err := p.typ(depth)
 	if err != nil {
-		return Field{}, err
+		return fail(err)
 	}
 	f := Field{Name: name, Type: t, Nullable: true}
-	set := func(key, value string) {
-		if f.Metadata == nil {
-			f.Metadata = map[string]json.RawMessage{}
-		}
-		f.Metadata[key] = mustJSON(value)
-	}
-	if raw != "" {
-		set("__CHAR_VARCHAR_TYPE_STRING", raw)
-	}
 	for {
 		switch {
 		case p.accept("NOT"):
 			if err := p.expect("NULL"); err != nil {
-				return Field{}, err
+				return fail(err)
 			}
 			f.Nullable = false
 		case p.accept("NULL"):
 		case p.accept("COMMENT"):
 			w := p.next()
 			if len(w) < 2 || w[0] != '\'' || w[len(w)-1] != '\'' {
-				return Field{}, fmt.Errorf("COMMENT wants a quoted text, found %q", w)
+				return fail(fmt.Errorf("COMMENT wants a quoted text, found %q", w))
 			}
-			set("comment", strings.ReplaceAll(w[1:len(w)-1], "''", "'"))
+			f.set("comment", strings.ReplaceAll(w[1:len(w)-1], "''", "'"))
 		default:
 			switch w := strings.ToUpper(p.peek()); w {
 			case "DEFAULT", "GENERATED", "PRIMARY", "CHECK", "CONSTRAINT", "MASK", "COLLATE":
-				return Field{}, fmt.Errorf("%s: %w", w, ErrUnsupported)
+				return fail(fmt.Errorf("%s: %w", w, ErrUnsupported))
 			}
-			return f, nil
+			return f, limit, nil
 		}
 	}
 }
@@ -166,91 +184,94 @@ var sqlTypes = map[string]DataType{
 	"VARIANT": Variant, "VOID": Void,
 }
 
-// typ reads a type. raw is the text of a VARCHAR or CHAR, which are kept as STRING with that text beside it.
-func (p *ddl) typ(depth int) (t DataType, raw string, err error) {
+// typ reads a type. VARCHAR and CHAR are STRING, with a limit beside it.
+func (p *ddl) typ(depth int) (DataType, *TextLimit, error) {
+	fail := func(err error) (DataType, *TextLimit, error) { return nil, nil, err }
 	if depth > maxTypeDepth {
-		return nil, "", errors.New("types are nested too deeply")
+		return fail(errors.New("types are nested too deeply"))
 	}
 	word := p.next()
 	if t, ok := sqlTypes[strings.ToUpper(word)]; ok {
-		return t, "", nil
+		return t, nil, nil
 	}
 	switch strings.ToUpper(word) {
 	case "DECIMAL", "NUMERIC", "DEC":
 		d := Decimal{10, 0}
 		if args, err := p.numbers(2); err != nil {
-			return nil, "", err
+			return fail(err)
 		} else if len(args) > 0 {
 			d = Decimal{Precision: args[0]}
 			if len(args) > 1 {
 				d.Scale = args[1]
 			}
 		}
-		return d, "", d.validate()
+		return d, nil, d.validate()
 	case "VARCHAR", "CHAR", "CHARACTER":
 		args, err := p.numbers(1)
 		if err != nil {
-			return nil, "", err
+			return fail(err)
 		}
 		if len(args) != 1 {
-			return nil, "", fmt.Errorf("%s wants a length", strings.ToUpper(word))
+			return fail(fmt.Errorf("%s wants a length", strings.ToUpper(word)))
 		}
-		return String, fmt.Sprintf("%s(%d)", strings.Replace(strings.ToLower(word), "character", "char", 1), args[0]), nil
+		name := strings.Replace(strings.ToLower(word), "character", "char", 1)
+		return String, &TextLimit{Type: fmt.Sprintf("%s(%d)", name, args[0]), Max: args[0]}, nil
 	case "ARRAY":
 		if err := p.expect("<"); err != nil {
-			return nil, "", err
+			return fail(err)
 		}
-		e, _, err := p.typ(depth + 1)
+		e, limit, err := p.typ(depth + 1)
 		if err != nil {
-			return nil, "", err
+			return fail(err)
 		}
-		return Array{e, true}, "", p.expect(">")
+		return Array{e, true}, nestedLimit(limit), p.expect(">")
 	case "MAP":
 		if err := p.expect("<"); err != nil {
-			return nil, "", err
+			return fail(err)
 		}
-		k, _, err := p.typ(depth + 1)
+		k, keyLimit, err := p.typ(depth + 1)
 		if err != nil {
-			return nil, "", err
+			return fail(err)
 		}
 		if err := p.expect(","); err != nil {
-			return nil, "", err
+			return fail(err)
 		}
-		v, _, err := p.typ(depth + 1)
+		v, valueLimit, err := p.typ(depth + 1)
 		if err != nil {
-			return nil, "", err
+			return fail(err)
 		}
-		return Map{k, v, true}, "", p.expect(">")
+		return Map{k, v, true}, nestedLimit(keyLimit, valueLimit), p.expect(">")
 	case "STRUCT":
-		s, err := p.fields(depth)
-		return s, "", err
+		return p.fields(depth)
 	case "":
-		return nil, "", errors.New("a type is missing")
+		return fail(errors.New("a type is missing"))
 	}
-	return nil, "", fmt.Errorf("unknown type %q", word)
+	return fail(fmt.Errorf("unknown type %q", word))
 }
 
-func (p *ddl) fields(depth int) (Struct, error) {
+func (p *ddl) fields(depth int) (DataType, *TextLimit, error) {
 	var s Struct
+	var limits []*TextLimit
+	fail := func(err error) (DataType, *TextLimit, error) { return nil, nil, err }
 	if err := p.expect("<"); err != nil {
-		return s, err
+		return fail(err)
 	}
 	for !p.accept(">") {
 		if len(s.Fields) > 0 {
 			if err := p.expect(","); err != nil {
-				return s, err
+				return fail(err)
 			}
 		}
-		f, err := p.column(depth+1, true)
+		f, limit, err := p.column(depth+1, true)
 		if err != nil {
-			return s, err
+			return fail(err)
 		}
-		s.Fields = append(s.Fields, f)
+		s.Fields, limits = append(s.Fields, f), append(limits, limit)
 	}
 	if len(s.Fields) == 0 {
-		return s, errors.New("a struct needs a field")
+		return fail(errors.New("a struct needs a field"))
 	}
-	return s, nil
+	return s, nestedLimit(limits...), nil
 }
 
 // numbers reads "(n)" or "(n, m)", if it is there.

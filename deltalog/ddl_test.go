@@ -48,6 +48,10 @@ func TestParseColumn(t *testing.T) {
 		"größe DOUBLE":                   {Name: "größe", Type: Double, Nullable: true},
 		"v VARCHAR(5)":                   {Name: "v", Type: String, Nullable: true, Metadata: meta("__CHAR_VARCHAR_TYPE_STRING", `"varchar(5)"`)},
 		"c CHARACTER(3) NOT NULL":        {Name: "c", Type: String, Metadata: meta("__CHAR_VARCHAR_TYPE_STRING", `"char(3)"`)},
+		// As Spark 4.2.0 with delta 4.4.0 writes them: the whole type, beside the column.
+		"a ARRAY<VARCHAR(2)>":                             {Name: "a", Type: Array{String, true}, Nullable: true, Metadata: meta("__CHAR_VARCHAR_TYPE_STRING", `"array<varchar(2)>"`)},
+		"s STRUCT<x: VARCHAR(2) COMMENT 'y', `a-b`: INT>": {Name: "s", Type: Struct{[]Field{{Name: "x", Type: String, Nullable: true, Metadata: meta("comment", `"y"`)}, {Name: "a-b", Type: Integer, Nullable: true}}}, Nullable: true, Metadata: meta("__CHAR_VARCHAR_TYPE_STRING", "\"struct<x:varchar(2),`a-b`:int>\"")},
+		"m MAP<VARCHAR(2),CHAR(2)>":                       {Name: "m", Type: Map{String, String, true}, Nullable: true, Metadata: meta("__CHAR_VARCHAR_TYPE_STRING", `"map<varchar(2),char(2)>"`)},
 	} {
 		got, err := ParseColumn(sql)
 		if err != nil || !reflect.DeepEqual(got, want) {

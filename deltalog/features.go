@@ -51,6 +51,11 @@ func checkWritable(p *Protocol, m *Metadata, s Struct) error {
 			return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: checkConstraints (%s)", ErrUnsupported, key)
 		}
 	}
+	for _, f := range s.Fields {
+		if _, err := f.TextLimit(); err != nil {
+			return err
+		}
+	}
 	return checkExpressions("", s)
 }
 

@@ -54,20 +54,22 @@ func (c *SeedColumn) UnmarshalYAML(unmarshal func(any) error) error {
 	if err := unmarshal(&m); err != nil {
 		return err
 	}
-	t, err := deltalog.ParseType(m.Type)
-	if err != nil {
+	c.Field = deltalog.Field{Name: m.Name, Nullable: m.Nullable == nil || *m.Nullable}
+	if err := c.SetType(m.Type); err != nil {
 		return fmt.Errorf("column %q: %w", m.Name, err)
 	}
 	if m.Name == "" {
 		return errors.New("a column needs a name")
 	}
-	c.Field = deltalog.Field{Name: m.Name, Type: t, Nullable: m.Nullable == nil || *m.Nullable}
 	if m.Comment != "" {
 		text, err := json.Marshal(m.Comment)
 		if err != nil {
 			return err
 		}
-		c.Metadata = map[string]json.RawMessage{"comment": text}
+		if c.Metadata == nil {
+			c.Metadata = map[string]json.RawMessage{}
+		}
+		c.Metadata["comment"] = text
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"sort"
@@ -488,9 +489,12 @@ func toField(c ucColumn) (deltalog.Field, error) {
 			return f, err
 		}
 		f.Type = s.Fields[0].Type
-		if f.Metadata == nil {
-			f.Metadata = s.Fields[0].Metadata
+		metadata := s.Fields[0].Metadata // has the lengths of VARCHAR and CHAR
+		if metadata == nil {
+			metadata = f.Metadata
 		}
+		maps.Copy(metadata, f.Metadata)
+		f.Metadata = metadata
 		return f, nil
 	}
 	text := c.TypeText
@@ -507,9 +511,7 @@ func toField(c ucColumn) (deltalog.Field, error) {
 	if text == "" {
 		return f, errors.New("its type is missing: give type_json or type_text")
 	}
-	var err error
-	f.Type, err = deltalog.ParseType(text)
-	return f, err
+	return f, f.SetType(text)
 }
 
 func (e *Emulator) deleteTable(w http.ResponseWriter, r *http.Request, name string) {

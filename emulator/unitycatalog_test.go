@@ -21,7 +21,9 @@ const allTypes = `{"name":"all","catalog_name":"main","schema_name":"default","t
  {"name":"n","type_name":"INT","position":4},
  {"name":"amount","type_name":"DECIMAL","type_precision":5,"type_scale":1,"position":5},
  {"name":"at","type_text":"TIMESTAMP_NTZ","position":6},
- {"name":"day","type_text":"date","position":7,"partition_index":0}]}`
+ {"name":"day","type_text":"date","position":7,"partition_index":0},
+ {"name":"code","type_text":"varchar(3)","position":8,"comment":"short"},
+ {"name":"sign","type_json":"{\"name\":\"sign\",\"type\":\"string\",\"nullable\":true,\"metadata\":{\"__CHAR_VARCHAR_TYPE_STRING\":\"char(2)\"}}","position":9,"comment":"plus"}]}`
 
 const allTypesAnswer = `{
   "name": "all",
@@ -39,7 +41,9 @@ const allTypesAnswer = `{
     {"name":"n","type_text":"int","type_name":"INT","type_json":"{\"name\":\"n\",\"type\":\"integer\",\"nullable\":true,\"metadata\":{}}","position":4,"nullable":true},
     {"name":"amount","type_text":"decimal(5,1)","type_name":"DECIMAL","type_json":"{\"name\":\"amount\",\"type\":\"decimal(5,1)\",\"nullable\":true,\"metadata\":{}}","position":5,"nullable":true,"type_precision":5,"type_scale":1},
     {"name":"at","type_text":"timestamp_ntz","type_name":"TIMESTAMP_NTZ","type_json":"{\"name\":\"at\",\"type\":\"timestamp_ntz\",\"nullable\":true,\"metadata\":{}}","position":6,"nullable":true},
-    {"name":"day","type_text":"date","type_name":"DATE","type_json":"{\"name\":\"day\",\"type\":\"date\",\"nullable\":true,\"metadata\":{}}","position":7,"nullable":true,"partition_index":0}
+    {"name":"day","type_text":"date","type_name":"DATE","type_json":"{\"name\":\"day\",\"type\":\"date\",\"nullable\":true,\"metadata\":{}}","position":7,"nullable":true,"partition_index":0},
+    {"name":"code","type_text":"string","type_name":"STRING","type_json":"{\"name\":\"code\",\"type\":\"string\",\"nullable\":true,\"metadata\":{\"__CHAR_VARCHAR_TYPE_STRING\":\"varchar(3)\",\"comment\":\"short\"}}","position":8,"nullable":true,"comment":"short"},
+    {"name":"sign","type_text":"string","type_name":"STRING","type_json":"{\"name\":\"sign\",\"type\":\"string\",\"nullable\":true,\"metadata\":{\"__CHAR_VARCHAR_TYPE_STRING\":\"char(2)\",\"comment\":\"plus\"}}","position":9,"nullable":true,"comment":"plus"}
   ],
   "storage_location": "memory:///N/main/default/all",
   "properties": {"delta.enableChangeDataFeed": "true"},

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -20,6 +21,8 @@ type column struct {
 	t        deltalog.DataType
 	nullable bool
 	arrow    arrow.DataType
+	limit    *deltalog.TextLimit // nil: none
+	measured int                 // values that are known to keep to it
 
 	n       int
 	nulls   int
@@ -35,12 +38,12 @@ type column struct {
 }
 
 // newColumn makes the column of a field.
-func newColumn(f deltalog.Field) (*column, error) {
+func newColumn(f deltalog.Field, limit *deltalog.TextLimit) (*column, error) {
 	at, err := deltalog.ArrowType(f.Type)
 	if err != nil {
 		return nil, fmt.Errorf("column %s: %w", f.Name, err)
 	}
-	c := &column{name: f.Name, t: f.Type, nullable: f.Nullable, arrow: at}
+	c := &column{name: f.Name, t: f.Type, nullable: f.Nullable, arrow: at, limit: limit}
 	if plain(f.Name) == len(f.Name) {
 		c.quoted = `"` + f.Name + `"`
 	}
@@ -68,7 +71,11 @@ func newColumn(f deltalog.Field) (*column, error) {
 		c.seen = make([]uint64, len(kids))
 	}
 	for i, k := range kids {
-		kid, err := newColumn(k)
+		var limit *deltalog.TextLimit
+		if c.limit != nil {
+			limit = c.limit.Nested[i]
+		}
+		kid, err := newColumn(k, limit)
 		if err != nil {
 			return nil, fmt.Errorf("column %s: %w", f.Name, err)
 		}
@@ -205,7 +212,7 @@ func (c *column) truncate(n int) {
 		}
 		c.nulls = n - there
 	}
-	c.n = n
+	c.n, c.measured = n, min(n, c.measured)
 	switch {
 	case c.width > 0:
 		c.fixed = c.fixed[:n*c.width]
@@ -228,7 +235,7 @@ func (c *column) truncate(n int) {
 
 // reset empties the column and keeps its memory for the next rows.
 func (c *column) reset() {
-	c.n, c.nulls, c.valid = 0, 0, nil
+	c.n, c.nulls, c.valid, c.measured = 0, 0, nil, 0
 	c.fixed, c.data = c.fixed[:0], c.data[:0]
 	if c.offsets != nil {
 		c.offsets = c.offsets[:1]
@@ -313,6 +320,8 @@ type rows struct {
 	root   *column
 	schema *arrow.Schema
 	width  int // bytes that a row takes, whatever is in it
+
+	limited []*column // texts of any depth that have a limit
 }
 
 func newRows(s deltalog.Struct) (*rows, error) {
@@ -320,11 +329,40 @@ func newRows(s deltalog.Struct) (*rows, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := newColumn(deltalog.Field{Type: s})
+	limits := make([]*deltalog.TextLimit, len(s.Fields))
+	for i, f := range s.Fields {
+		if limits[i], err = f.TextLimit(); err != nil {
+			return nil, err
+		}
+	}
+	root, err := newColumn(deltalog.Field{Type: s}, &deltalog.TextLimit{Nested: limits})
 	if err != nil {
 		return nil, err
 	}
-	return &rows{root, schema, root.rowWidth()}, nil
+	return &rows{root: root, schema: schema, width: root.rowWidth(), limited: root.limitedTexts(nil)}, nil
+}
+
+// limitedTexts appends the columns of texts that have a limit.
+func (c *column) limitedTexts(out []*column) []*column {
+	if c.limit != nil && c.limit.Type != "" {
+		out = append(out, c)
+	}
+	for _, kid := range c.kids {
+		out = kid.limitedTexts(out)
+	}
+	return out
+}
+
+// measure checks the texts that came since the last time against VARCHAR(n) and CHAR(n).
+func (r *rows) measure() error {
+	for _, c := range r.limited {
+		for ; c.measured < c.n; c.measured++ {
+			if text := c.data[c.offsets[c.measured]:c.offsets[c.measured+1]]; !c.limit.Allows(text) {
+				return badRecord("string of %d characters is too long for %s field '%s'", utf8.RuneCount(text), c.limit.Type, c.name)
+			}
+		}
+	}
+	return nil
 }
 
 // batch is the rows as a record batch that shares their memory.

@@ -314,6 +314,9 @@ func (st *ephemeral) decode(req *request) (size int, err error) {
 		} else {
 			err = st.proto.decode(r, st.rows)
 		}
+		if err == nil {
+			err = st.rows.measure()
+		}
 		if err != nil {
 			return 0, inBatch(err, i, len(req.records))
 		}
