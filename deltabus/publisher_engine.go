@@ -3,6 +3,7 @@ package deltabus
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -275,7 +276,10 @@ func (p *Publisher) giveUp() {
 	defer p.mu.Unlock()
 	p.closing = true
 	if p.count > 0 {
-		p.gone = errors.Join(context.Cause(p.ctx), p.lastErr)
+		p.gone = context.Cause(p.ctx)
+		if p.lastErr != nil {
+			p.gone = fmt.Errorf("%w: %w", p.gone, p.lastErr)
+		}
 	}
 	for _, e := range slices.Concat(p.queue, p.spooling) {
 		p.complete(e, "", p.gone)
