@@ -3,6 +3,8 @@ GOLANGCI_VERSION := v2.15.0
 BIN := $(CURDIR)/.bin
 # Packages small enough for -race in CI: those that do not link SQLite, S3 or containers (make race has all).
 RACE_PACKAGES := ./deltalog/... ./cdf/... ./zerobusfake/... ./internal/zerobus/... ./internal/databricks/...
+# Tables of other engines that make interop reads.
+GOLDEN := $(or $(DELTABUS_GOLDEN),$(CURDIR)/../shared/golden)
 PLATFORMS := linux darwin windows
 
 .PHONY: help

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 )
 
 // Change types, the values of _change_type.
@@ -28,29 +29,59 @@ var (
 	// ErrIncompatibleSchema: a column of the range was dropped, renamed, or changed its type since, so that its rows do not fit the table
 	// as it is now (DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_…). Added columns are null in older rows.
 	ErrIncompatibleSchema = errors.New("incompatible schema change")
-	// ErrNotInsert: the version changes or deletes rows (cdc actions, or removes that change data), which this
-	// package does not read yet. *NotInsertError has the version.
-	ErrNotInsert = errors.New("version does not only insert")
+	// ErrRewritten: the version brings rows of the past back as inserts, or writes rows anew that were there (*RewrittenError has the version).
+	ErrRewritten = errors.New("version rewrites history")
 )
 
-// NotInsertError says which version does more than insert. It matches ErrNotInsert.
-type NotInsertError struct {
+// RewrittenError says which version does more than add new rows. It matches ErrRewritten.
+type RewrittenError struct {
 	Version   int64
 	Operation string
 }
 
-func (e *NotInsertError) Error() string {
-	return fmt.Sprintf("change data feed: version %d (%s) %v", e.Version, e.Operation, ErrNotInsert)
+func (e *RewrittenError) Error() string {
+	return fmt.Sprintf("change data feed: version %d (%s): %v", e.Version, e.Operation, ErrRewritten)
 }
 
-// Is makes it match ErrNotInsert.
-func (e *NotInsertError) Is(target error) bool { return target == ErrNotInsert }
+// Is makes it match ErrRewritten.
+func (e *RewrittenError) Is(target error) bool { return target == ErrRewritten }
 
-// Batch is rows of one version and one change type, with the columns of the table. Rows are valid until the next batch,
-// unless retained.
+// Batch is changed rows of one version, with the columns of the table. Rows are valid until the next batch, unless retained.
 type Batch struct {
-	Version    int64
-	Timestamp  time.Time
-	ChangeType string
-	Rows       arrow.RecordBatch
+	Version   int64
+	Timestamp time.Time
+	Rows      arrow.RecordBatch
+	kind      string        // of all rows
+	kinds     *array.String // of each, if kind is empty
+}
+
+// ChangeType is the change type of row i: Insert, Delete, UpdatePreimage or UpdatePostimage.
+func (b *Batch) ChangeType(i int) string {
+	if b.kinds != nil {
+		return b.kinds.Value(i)
+	}
+	return b.kind
+}
+
+// only yields the rows with a change type, in runs that share b's memory.
+func (b *Batch) only(kind string, yield func(Batch) bool) bool {
+	if b.kinds == nil {
+		return b.kind != kind || yield(*b)
+	}
+	for from := 0; from < b.kinds.Len(); {
+		to := from + 1
+		for to < b.kinds.Len() && b.kinds.Value(to) == b.kinds.Value(from) {
+			to++
+		}
+		if b.kinds.Value(from) == kind {
+			rows := b.Rows.NewSlice(int64(from), int64(to))
+			more := yield(Batch{Version: b.Version, Timestamp: b.Timestamp, Rows: rows, kind: kind})
+			rows.Release()
+			if !more {
+				return false
+			}
+		}
+		from = to
+	}
+	return true
 }

@@ -153,23 +153,6 @@ func TestRearrangementsGiveNothing(t *testing.T) {
 	}
 }
 
-func TestVersionsThatDoMoreAreRefused(t *testing.T) {
-	t.Parallel()
-	tab := newTable(t, store.NewMemory(), 2, nil)
-	tx := deltalog.Transaction{Base: tab.Cached(), Operation: "DELETE", ReadTable: true}
-	for a := range tab.Cached().Files() {
-		tx.Removes = append(tx.Removes, a)
-	}
-	if _, err := tab.Commit(t.Context(), tx); err != nil {
-		t.Fatal(err)
-	}
-	_, err := read(tab, versions(0, -1))
-	var n *NotInsertError
-	if !errors.As(err, &n) || !errors.Is(err, ErrNotInsert) || n.Version != 3 || n.Operation != "DELETE" {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestFeedMustBeOn(t *testing.T) {
 	t.Parallel()
 	tab := newTable(t, store.NewMemory(), 2, map[string]string{})
@@ -232,7 +215,7 @@ func TestFollowerCostsOneStatWhenIdle(t *testing.T) {
 			t.Fatalf("got %+v, %v", v, err)
 		}
 		for b, err := range v.Batches {
-			if err != nil || b.ChangeType != Insert || b.Rows.NumRows() != 1 {
+			if err != nil || b.ChangeType(0) != Insert || b.Rows.NumRows() != 1 {
 				t.Errorf("batch %+v, %v", b, err)
 			}
 		}

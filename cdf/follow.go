@@ -11,7 +11,9 @@ type Follower struct {
 	t       *deltalog.Table
 	next    int64
 	columns []string
-	// metadata is the table's as of the last check: a change while this follower is behind may be one that its next rows do not fit.
+	// snap has the schema that is read with, as long as metadata is the table's: a change while this follower is behind may be one that its next
+	// rows do not fit.
+	snap     *deltalog.Snapshot
 	metadata *deltalog.Metadata
 }
 
@@ -32,13 +34,14 @@ func (f *Follower) Next(ctx context.Context) (*Version, error) {
 			return nil, nil
 		}
 	}
-	if now := f.t.Cached().Metadata(); now != f.metadata {
-		if err := checkStart(ctx, f.t, f.next); err != nil {
+	if now := f.t.Cached(); now.Metadata() != f.metadata {
+		// All that is left to read is one range, up to the newest version.
+		if err := checkStart(ctx, f.t, f.next, now.Version(), now); err != nil {
 			return nil, err
 		}
-		f.metadata = now
+		f.snap, f.metadata = now, now.Metadata()
 	}
-	v, err := readVersion(ctx, f.t, f.next, f.columns)
+	v, err := readVersion(ctx, f.t, f.next, f.snap, f.columns)
 	if err != nil {
 		return nil, err
 	}

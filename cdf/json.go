@@ -18,5 +18,5 @@ func (b Batch) AppendRowJSON(dst []byte, i int) ([]byte, error) {
 		dst = append(dst, ',')
 	}
 	return fmt.Appendf(dst, `"_change_type":%q,"_commit_version":%d,"_commit_timestamp":%q}`,
-		b.ChangeType, b.Version, b.Timestamp.UTC().Format("2006-01-02T15:04:05.000Z")), nil
+		b.ChangeType(i), b.Version, b.Timestamp.UTC().Format("2006-01-02T15:04:05.000Z")), nil
 }

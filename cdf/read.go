@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/deltabus/deltabus-local/deltalog"
@@ -19,7 +18,8 @@ type Range struct {
 	StartTime, EndTime       time.Time
 }
 
-// Read yields the changes of a range, ascending by version. Versions whose actions all have dataChange=false yield nothing.
+// Read yields the changes of a range, ascending by version. Versions whose actions all have dataChange=false yield nothing. Within a version
+// deleted rows come before inserted ones; rows of change files come as they are stored, which is a preimage before its postimage.
 // columns nil: all.
 func Read(ctx context.Context, t *deltalog.Table, r Range, columns []string) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) {
@@ -31,12 +31,16 @@ func Read(ctx context.Context, t *deltalog.Table, r Range, columns []string) ite
 		if end < start {
 			return // both times lie between the same two commits
 		}
-		if err := checkStart(ctx, t, start); err != nil {
+		snap, err := readingSnapshot(ctx, t, end)
+		if err == nil {
+			err = checkStart(ctx, t, start, end, snap)
+		}
+		if err != nil {
 			yield(Batch{}, err)
 			return
 		}
 		for v := start; v <= end; v++ {
-			version, err := readVersion(ctx, t, v, columns)
+			version, err := readVersion(ctx, t, v, snap, columns)
 			if err != nil {
 				yield(Batch{}, err)
 				return
@@ -48,6 +52,16 @@ func Read(ctx context.Context, t *deltalog.Table, r Range, columns []string) ite
 			}
 		}
 	}
+}
+
+// readingSnapshot is the snapshot by whose schema a range up to end is read: the newest, or with column mapping, where old names can still be
+// told, that of end (delta.md 3.6).
+func readingSnapshot(ctx context.Context, t *deltalog.Table, end int64) (*deltalog.Snapshot, error) {
+	now := t.Cached()
+	if !now.ColumnMapping() || end >= now.Version() {
+		return now, nil
+	}
+	return t.SnapshotAt(ctx, end)
 }
 
 // resolve turns a range into versions, by delta.md 3.3 and 3.4.
@@ -133,105 +147,37 @@ func firstAtOrAfter(ctx context.Context, t *deltalog.Table, at time.Time) (int64
 	return v + 1, nil
 }
 
-// checkStart checks that the feed is on at version start, and that rows of then fit the table as it is now.
-func checkStart(ctx context.Context, t *deltalog.Table, start int64) error {
-	now := t.Cached()
-	if now.ChangeDataFeed() && start >= now.Version() {
+// checkStart checks that the feed is on at version start, and that rows of then fit the schema of snap.
+func checkStart(ctx context.Context, t *deltalog.Table, start, end int64, snap *deltalog.Snapshot) error {
+	if snap.ChangeDataFeed() && start >= snap.Version() {
 		return nil
 	}
-	snap, err := t.SnapshotAt(ctx, start)
+	first, err := t.SnapshotAt(ctx, start)
 	if errors.Is(err, deltalog.ErrVersionNotFound) || errors.Is(err, store.ErrNotExist) {
 		return fmt.Errorf("%w: version %d is no longer in the log: %w", ErrExpired, start, err)
 	}
 	if err != nil {
 		return err
 	}
-	if !snap.ChangeDataFeed() {
+	if !first.ChangeDataFeed() {
 		return notEnabled(start)
 	}
-	return checkSchema(start, snap.Schema(), now.Schema())
+	err = checkSchema(start, "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA", first.Schema(), snap.Schema())
+	if err == nil {
+		return nil
+	}
+	for v := start + 1; v <= end; v++ { // a change within the range says more
+		c, readErr := t.ReadCommit(ctx, v)
+		if readErr != nil {
+			return readErr
+		}
+		if within := checkMetadata(c, snap.Schema()); within != nil {
+			return within
+		}
+	}
+	return err
 }
 
 func notEnabled(version int64) error {
-	return fmt.Errorf("%w: DELTA_MISSING_CHANGE_DATA: change data was not recorded for version [%d]", ErrNotEnabled, version)
-}
-
-// Version is the changes of one version.
-type Version struct {
-	Version   int64
-	Timestamp time.Time
-	// Batches yields the rows; it may be called once. Empty for a version that changes no data.
-	Batches iter.Seq2[Batch, error]
-	// Rows is the number of inserted rows by the statistics; -1 if a file has none.
-	Rows int64
-}
-
-// readVersion plans the reading of a committed version.
-func readVersion(ctx context.Context, t *deltalog.Table, version int64, columns []string) (*Version, error) {
-	c, err := t.ReadCommit(ctx, version)
-	if errors.Is(err, deltalog.ErrVersionNotFound) {
-		return nil, fmt.Errorf("%w: version %d is no longer in the log: %w", ErrExpired, version, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	adds, err := inserts(c, t.Cached().Schema())
-	if err != nil {
-		return nil, err
-	}
-	v := &Version{Version: c.Version, Timestamp: c.Timestamp}
-	for _, add := range adds {
-		stats, err := deltalog.ParseStats(add.Stats)
-		if err != nil || stats.NumRecords == nil {
-			v.Rows = -1
-			break
-		}
-		v.Rows += *stats.NumRecords
-	}
-	v.Batches = func(yield func(Batch, error) bool) {
-		for _, add := range adds {
-			for rec, err := range t.ReadFile(ctx, t.Cached(), add.Path, add.PartitionValues, columns) {
-				if errors.Is(err, store.ErrNotExist) {
-					err = fmt.Errorf("%w: a data file of version %d was vacuumed: %w", ErrExpired, version, err)
-				}
-				if !yield(Batch{c.Version, c.Timestamp, Insert, rec}, err) || err != nil {
-					return
-				}
-			}
-		}
-	}
-	return v, nil
-}
-
-// inserts is the files whose rows a commit inserts. A commit that does more is a *NotInsertError; one that switches the feed off is
-// ErrNotEnabled.
-func inserts(c *deltalog.Commit, now deltalog.Struct) ([]*deltalog.Add, error) {
-	operation := c.Info().String("operation")
-	var adds []*deltalog.Add
-	for i := range c.Actions {
-		switch a := &c.Actions[i]; {
-		case a.CDC != nil, a.Remove != nil && a.Remove.DataChange:
-			return nil, &NotInsertError{c.Version, operation}
-		case a.Metadata != nil:
-			if !strings.EqualFold(a.Metadata.Configuration["delta.enableChangeDataFeed"], "true") {
-				return nil, notEnabled(c.Version)
-			}
-			then, err := deltalog.ParseSchema([]byte(a.Metadata.SchemaString))
-			if err != nil {
-				return nil, fmt.Errorf("version %d: %w: %w", c.Version, deltalog.ErrCorrupt, err)
-			}
-			if err := checkSchema(c.Version, then, now); err != nil {
-				return nil, err
-			}
-		case a.Add != nil && a.Add.DataChange:
-			if a.Add.DeletionVector != nil {
-				return nil, fmt.Errorf("version %d: %w: deletionVectors", c.Version, deltalog.ErrUnsupported)
-			}
-			adds = append(adds, a.Add)
-		}
-	}
-	if operation == "RESTORE" && len(adds) > 0 { // rows of the past come back: not what was appended
-		return nil, &NotInsertError{c.Version, operation}
-	}
-	return adds, nil
+	return fmt.Errorf("%w: DELTA_MISSING_CHANGE_DATA: change data was not recorded for version [%d] (SQLSTATE KD002)", ErrNotEnabled, version)
 }

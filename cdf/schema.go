@@ -9,9 +9,9 @@ import (
 
 // checkSchema checks that rows of version, which has the columns of then, can be read with those of now: the feed has one schema, the
 // newest (delta.md 3.6).
-func checkSchema(version int64, then, now deltalog.Struct) error {
+func checkSchema(version int64, class string, then, now deltalog.Struct) error {
 	if column, what := breach(then, now); what != "" {
-		return fmt.Errorf("%w: DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE: version %d has column %s, which %s; start behind the change",
+		return fmt.Errorf("%w: "+class+" (SQLSTATE 0AKDC): version %d has column %s, which %s; start behind the change",
 			ErrIncompatibleSchema, version, column, what)
 	}
 	return nil
@@ -24,6 +24,8 @@ func breach(then, now deltalog.Struct) (field, what string) {
 		switch {
 		case !ok:
 			return old.Name, "the table no longer has"
+		case !strings.EqualFold(f.StoredName(), old.StoredName()):
+			return old.Name, "is another column now"
 		case old.Nullable && !f.Nullable:
 			return old.Name, "may no longer be null"
 		}

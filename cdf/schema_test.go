@@ -37,7 +37,7 @@ func TestSchemasThatFit(t *testing.T) {
 			}
 			return s
 		}
-		err := checkSchema(7, schema(c.then), schema(c.now))
+		err := checkSchema(7, "CLASS", schema(c.then), schema(c.now))
 		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrIncompatibleSchema) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "version 7")) {
 			t.Errorf("%s, then %s: %v", c.then, c.now, err)
 		}
@@ -91,17 +91,18 @@ func TestSchemaChangesWithin(t *testing.T) {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	alter(t, tab, "id STRING", "note STRING") // version 4
-	for name, err := range map[string]error{
-		"from before": second(read(tab, versions(1, -1))), "at a version between": second(read(tab, versions(3, 3))),
-	} {
-		if !errors.Is(err, ErrIncompatibleSchema) || !strings.Contains(err.Error(), "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE") {
-			t.Errorf("%s: %v", name, err)
+	for _, c := range []struct {
+		from, to int64
+		class    string
+	}{{1, -1, "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE"}, {3, 3, "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA"}} {
+		if err := second(read(tab, versions(c.from, c.to))); !errors.Is(err, ErrIncompatibleSchema) || !strings.Contains(err.Error(), c.class) {
+			t.Errorf("%d to %d: %v", c.from, c.to, err)
 		}
 	}
 	if got, err := read(tab, versions(4, -1)); err != nil || got != "" {
 		t.Errorf("from the change on: %q, %v", got, err)
 	}
-	if v, err := follower.Next(t.Context()); !errors.Is(err, ErrIncompatibleSchema) || !strings.Contains(err.Error(), "version 2") {
+	if v, err := follower.Next(t.Context()); !errors.Is(err, ErrIncompatibleSchema) || !strings.Contains(err.Error(), "version 3") {
 		t.Errorf("a follower that is behind: %+v, %v", v, err)
 	}
 	if v, err := Follow(tab, 3, nil).Next(t.Context()); err != nil || v.Version != 4 {

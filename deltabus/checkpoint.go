@@ -98,7 +98,7 @@ func (t *onTables) checkpoints(ctx context.Context) ([]Checkpoint, error) {
 
 func (t *onTables) checkpointRows(ctx context.Context, snap *deltalog.Snapshot, add *deltalog.Add) ([]Checkpoint, error) {
 	var out []Checkpoint
-	for rec, err := range t.checkpointTable.ReadFile(ctx, snap, add.Path, add.PartitionValues, columnNames(checkpointColumns)) {
+	for rec, err := range t.checkpointTable.ReadFile(ctx, snap, add.DataFile(), columnNames(checkpointColumns)) {
 		if err != nil {
 			return nil, err
 		}

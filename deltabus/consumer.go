@@ -227,7 +227,7 @@ func (c *Consumer) startBackfill(version int64) {
 
 // explain turns the errors of the feed into the consumer's own.
 func (c *Consumer) explain(err error) error {
-	var n *cdf.NotInsertError
+	var n *cdf.RewrittenError
 	var read *readError
 	switch {
 	case errors.As(err, &read) && errors.Is(err, deltalog.ErrRecreated): // of messages, not of another table

@@ -100,9 +100,6 @@ func (b *Bus) lag(ctx context.Context, s *ConsumerStatus, now head) error {
 			s.State, s.KeptUntil = StateExpired, nil
 			return nil
 		}
-		if errors.Is(err, cdf.ErrNotInsert) {
-			return nil // the consumer will say so
-		}
 		if err != nil {
 			return err
 		}
@@ -118,6 +115,9 @@ func (b *Bus) lag(ctx context.Context, s *ConsumerStatus, now head) error {
 			return nil // too many to count
 		}
 		got, err := c.count(ctx, v, s.Position)
+		if errors.Is(err, cdf.ErrRewritten) {
+			return nil // the consumer will say so
+		}
 		if errors.Is(err, cdf.ErrExpired) {
 			s.State, s.KeptUntil = StateExpired, nil
 			return nil
@@ -154,7 +154,7 @@ func (c *Consumer) count(ctx context.Context, v *cdf.Version, position int64) (n
 		}
 		return n, nil
 	}
-	for batch, err := range v.Batches {
+	for batch, err := range v.Inserts() {
 		if err != nil {
 			return 0, err
 		}

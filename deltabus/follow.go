@@ -117,7 +117,7 @@ func (c *Consumer) rest(ctx context.Context, wait time.Duration) error {
 // decode turns the rows of a version into events.
 func (c *Consumer) decode(v *cdf.Version) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		for batch, err := range v.Batches {
+		for batch, err := range v.Inserts() {
 			if err != nil {
 				yield(Event{}, &readError{err})
 				return

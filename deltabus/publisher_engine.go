@@ -3,7 +3,6 @@ package deltabus
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -276,10 +275,7 @@ func (p *Publisher) giveUp() {
 	defer p.mu.Unlock()
 	p.closing = true
 	if p.count > 0 {
-		p.gone = context.Cause(p.ctx)
-		if p.lastErr != nil {
-			p.gone = fmt.Errorf("%w: %w", p.gone, p.lastErr)
-		}
+		p.gone = errors.Join(context.Cause(p.ctx), p.lastErr)
 	}
 	for _, e := range slices.Concat(p.queue, p.spooling) {
 		p.complete(e, "", p.gone)

@@ -108,7 +108,7 @@ func (j *tableJournal) ownInFile(ctx context.Context, t *deltalog.Table, snap *d
 	if !mayHold(add.Stats, q) {
 		return nil
 	}
-	for rec, err := range t.ReadFile(ctx, snap, add.Path, add.PartitionValues, []string{"producer_id", "producer_seq"}) {
+	for rec, err := range t.ReadFile(ctx, snap, add.DataFile(), []string{"producer_id", "producer_seq"}) {
 		if err != nil {
 			return err
 		}

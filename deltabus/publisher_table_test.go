@@ -67,7 +67,7 @@ func readMessages(t *testing.T, b *Bus) []Event {
 			if a.Add == nil {
 				continue
 			}
-			for rec, err := range table.ReadFile(t.Context(), snap, a.Add.Path, a.Add.PartitionValues, nil) {
+			for rec, err := range table.ReadFile(t.Context(), snap, a.Add.DataFile(), nil) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -52,7 +52,7 @@ func (c *Consumer) remember(ctx context.Context) error {
 	total := 0
 	for v := c.at.Version; v >= max(0, c.at.Version-maxWindowVersions+1) && total < c.o.dedup; v-- {
 		got, err := insistOn(ctx, c, "read messages", func() ([]string, error) { return c.idsOf(ctx, v) })
-		if errors.Is(err, cdf.ErrExpired) || errors.Is(err, cdf.ErrNotInsert) || errors.Is(err, cdf.ErrNotEnabled) {
+		if errors.Is(err, cdf.ErrExpired) || errors.Is(err, cdf.ErrRewritten) || errors.Is(err, cdf.ErrNotEnabled) {
 			break // as far back as the feed goes
 		}
 		if err != nil {
@@ -76,7 +76,7 @@ func (c *Consumer) idsOf(ctx context.Context, version int64) ([]string, error) {
 		return nil, err
 	}
 	var out []string
-	for batch, err := range v.Batches {
+	for batch, err := range v.Inserts() {
 		if err != nil {
 			return nil, err
 		}

@@ -86,6 +86,15 @@ func (c CommitInfo) String(key string) string {
 	return s
 }
 
+// Map returns the texts of key if it is a JSON object of texts, else nil.
+func (c CommitInfo) Map(key string) map[string]string {
+	var m map[string]string
+	if json.Unmarshal(c[key], &m) != nil {
+		return nil
+	}
+	return m
+}
+
 // Int returns the value of key if it is a JSON integer.
 func (c CommitInfo) Int(key string) (int64, bool) {
 	var n int64

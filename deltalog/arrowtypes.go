@@ -11,12 +11,12 @@ var arrowPrimitives = map[Primitive]arrow.DataType{
 	Short: arrow.PrimitiveTypes.Int16, Byte: arrow.PrimitiveTypes.Int8, Float: arrow.PrimitiveTypes.Float32,
 	Double: arrow.PrimitiveTypes.Float64, Boolean: arrow.FixedWidthTypes.Boolean, Binary: arrow.BinaryTypes.Binary,
 	Date: arrow.FixedWidthTypes.Date32, Timestamp: &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"},
-	TimestampNTZ: &arrow.TimestampType{Unit: arrow.Microsecond},
+	TimestampNTZ: &arrow.TimestampType{Unit: arrow.Microsecond}, Variant: variantType, Void: arrow.Null,
 }
 
 // ArrowType is the Arrow type that holds values of t: Utf8 and Binary with 32-bit offsets, Decimal128,
-// Timestamp(µs, "UTC") for timestamp, Timestamp(µs) for timestamp_ntz, Date32, List with element "element", Map, Struct.
-// Variant and void are ErrUnsupported.
+// Timestamp(µs, "UTC") for timestamp, Timestamp(µs) for timestamp_ntz, Date32, List with element "element", Map, Struct, VariantType for
+// variant, Null for void.
 func ArrowType(t DataType) (arrow.DataType, error) {
 	switch t := t.(type) {
 	case Primitive:

@@ -1,11 +1,14 @@
 package deltalog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"math/big"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -80,6 +83,7 @@ type node struct {
 	first    *cursor   // the first leaf below: its level tells whether the value is there
 	leaves   []*cursor // all leaves below
 	convert  func(array.Builder, *parquet.Value) error
+	pad      int // for CHAR(n): how many characters a text has at least
 }
 
 // newNode plans the reading of col as t.
@@ -91,7 +95,7 @@ func newNode(col *parquet.Column, t DataType, group parquet.RowGroup, opened *[]
 			return nil, fmt.Errorf("%w: a struct is stored as a plain column", ErrCorrupt)
 		}
 		for _, f := range t.Fields {
-			child := childColumn(col, f.Name)
+			child := childColumn(col, &f)
 			n.lost = append(n.lost, child == nil)
 			if child == nil {
 				n.kids = append(n.kids, nil)
@@ -101,6 +105,7 @@ func newNode(col *parquet.Column, t DataType, group parquet.RowGroup, opened *[]
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", f.Name, err)
 			}
+			kid.padTo(&f)
 			n.adopt(kid)
 		}
 		if n.first == nil {
@@ -137,6 +142,9 @@ func newNode(col *parquet.Column, t DataType, group parquet.RowGroup, opened *[]
 		}
 		return n, nil
 	}
+	if t == Variant {
+		return n, n.openVariant(col, group, opened)
+	}
 	if !col.Leaf() {
 		return nil, fmt.Errorf("%w: a %s is stored as a group", ErrCorrupt, t.SQL())
 	}
@@ -148,6 +156,43 @@ func newNode(col *parquet.Column, t DataType, group parquet.RowGroup, opened *[]
 	*opened = append(*opened, c)
 	n.leaf, n.first, n.leaves, n.convert = c, c, []*cursor{c}, convert
 	return n, nil
+}
+
+// openVariant plans the reading of a variant, a group of its dictionary and its value.
+func (n *node) openVariant(col *parquet.Column, group parquet.RowGroup, opened *[]*cursor) error {
+	metadata, value := col.Column("metadata"), col.Column("value")
+	if col.Column("typed_value") != nil {
+		return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_READ: variantShredding", ErrUnsupported)
+	}
+	if metadata == nil || value == nil || !metadata.Leaf() || !value.Leaf() {
+		return fmt.Errorf("%w: a variant without metadata and value", ErrCorrupt)
+	}
+	for _, c := range []*parquet.Column{metadata, value} {
+		kid, err := newNode(c, Binary, group, opened)
+		if err != nil {
+			return err
+		}
+		n.adopt(kid)
+	}
+	return nil
+}
+
+// appendVariant takes one variant that is there.
+func (n *node) appendVariant(b *array.ExtensionBuilder) error {
+	var parts [2][]byte
+	for i, c := range n.leaves {
+		v, err := c.peek()
+		if err != nil {
+			return err
+		}
+		parts[i] = v.ByteArray()
+	}
+	text, err := variantJSON(parts[0], parts[1])
+	if err != nil {
+		return err
+	}
+	b.Builder.(*array.StringBuilder).BinaryBuilder.Append(text)
+	return n.skip()
 }
 
 // openAny makes a leaf below col tell whether a struct is there of whose fields the file has none.
@@ -163,6 +208,26 @@ func (n *node) openAny(col *parquet.Column, group parquet.RowGroup, opened *[]*c
 	*opened = append(*opened, c)
 	n.first, n.leaves, n.witness = c, []*cursor{c}, true
 	return nil
+}
+
+// padTo makes the text of a CHAR(n) column as long as it says, as Spark gives it; other engines give what is stored.
+func (n *node) padTo(f *Field) {
+	if n.leaf == nil || f.Type != String {
+		return
+	}
+	limit, err := f.TextLimit()
+	if err != nil || limit == nil || !strings.HasPrefix(limit.Type, "char(") {
+		return
+	}
+	n.pad = limit.Max
+	n.convert = func(b array.Builder, v *parquet.Value) error {
+		text := v.ByteArray()
+		if missing := n.pad - utf8.RuneCount(text); missing > 0 {
+			text = append(slices.Clip(text), bytes.Repeat([]byte{' '}, missing)...)
+		}
+		b.(*array.StringBuilder).BinaryBuilder.Append(text)
+		return nil
+	}
 }
 
 func (n *node) adopt(kid *node) {
@@ -205,6 +270,7 @@ func (n *node) read(b array.Builder, rows int) error {
 // readFlat is read for a column without nesting.
 func (n *node) readFlat(b array.Builder, rows int) error {
 	str, isString := b.(*array.StringBuilder)
+	isString = isString && n.pad == 0
 	for rows > 0 {
 		if _, err := n.leaf.peek(); err != nil {
 			return err
@@ -263,6 +329,8 @@ func (n *node) append(b array.Builder) error {
 			return n.passOver()
 		}
 		return nil
+	case *array.ExtensionBuilder:
+		return n.appendVariant(b)
 	case *array.ListBuilder:
 		b.Append(true)
 		return n.entries(def, func() error { return n.kids[0].append(b.ValueBuilder()) })
@@ -387,9 +455,15 @@ func converter(col *parquet.Column, t DataType) (func(array.Builder, *parquet.Va
 			return nil
 		}, want(parquet.Float)
 	case Double:
-		if kind == parquet.Float {
+		switch kind { // widened columns
+		case parquet.Float:
 			return func(b array.Builder, v *parquet.Value) error {
 				b.(*array.Float64Builder).Append(float64(v.Float()))
+				return nil
+			}, nil
+		case parquet.Int32:
+			return func(b array.Builder, v *parquet.Value) error {
+				b.(*array.Float64Builder).Append(float64(v.Int32()))
 				return nil
 			}, nil
 		}
@@ -411,6 +485,12 @@ func converter(col *parquet.Column, t DataType) (func(array.Builder, *parquet.Va
 		if kind == parquet.Int96 {
 			return func(b array.Builder, v *parquet.Value) error {
 				b.(*array.TimestampBuilder).Append(arrow.Timestamp(int96Micros(v.Int96())))
+				return nil
+			}, nil
+		}
+		if kind == parquet.Int32 && t == TimestampNTZ { // a widened date
+			return func(b array.Builder, v *parquet.Value) error {
+				b.(*array.TimestampBuilder).Append(arrow.Timestamp(int64(v.Int32()) * 86400 * 1_000_000))
 				return nil
 			}, nil
 		}
@@ -445,10 +525,13 @@ func int96Micros(v deprecated.Int96) int64 {
 }
 
 func decimalConverter(col *parquet.Column, d Decimal) (func(array.Builder, *parquet.Value) error, error) {
-	shift := 0
-	if scale, ok := decimalScale(col); ok {
-		shift = d.Scale - scale
+	scale, ok := decimalScale(col)
+	kind, converted := col.Type().Kind(), col.Type().ConvertedType()
+	widened := (kind == parquet.Int32 || kind == parquet.Int64) && (converted == nil || *converted != deprecated.Decimal) // an integer
+	if !ok && !widened {
+		scale = d.Scale
 	}
+	shift := d.Scale - scale
 	if shift < 0 {
 		return nil, fmt.Errorf("%w: %s is stored with a larger scale", ErrUnsupported, d.SQL())
 	}

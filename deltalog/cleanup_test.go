@@ -230,7 +230,7 @@ func (a *aged) optimize() []string {
 	for add := range snap.Files() {
 		tx.Removes = append(tx.Removes, add)
 		old = append(old, add.Path)
-		for rec, err := range a.tab.ReadFile(a.t.Context(), snap, add.Path, add.PartitionValues, nil) {
+		for rec, err := range a.tab.ReadFile(a.t.Context(), snap, add.DataFile(), nil) {
 			if err != nil {
 				a.t.Fatal(err)
 			}

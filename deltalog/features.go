@@ -13,7 +13,7 @@ var (
 	readableFeatures = []string{
 		"appendOnly", "invariants", "changeDataFeed", "timestampNtz", "checkConstraints", "generatedColumns",
 		"identityColumns", "allowColumnDefaults", "domainMetadata", "rowTracking", "clustering", "inCommitTimestamp",
-		"vacuumProtocolCheck", "v2Checkpoint", "checkpointProtection", "icebergCompatV1", "icebergCompatV2",
+		"vacuumProtocolCheck", "v2Checkpoint", "columnMapping", "deletionVectors", "typeWidening", "typeWidening-preview", "variantType", "variantType-preview", "checkpointProtection", "icebergCompatV1", "icebergCompatV2",
 	}
 	writableFeatures = []string{"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
 )
@@ -25,9 +25,6 @@ func checkReadable(p *Protocol, m *Metadata) error {
 	}
 	if unknown := missing(p.ReaderFeatures, readableFeatures); len(unknown) > 0 {
 		return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_READ: %s", ErrUnsupported, strings.Join(unknown, ", "))
-	}
-	if mode := m.Configuration["delta.columnMapping.mode"]; mode != "" && mode != "none" {
-		return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_READ: columnMapping (mode %s)", ErrUnsupported, mode)
 	}
 	if m.Format.Provider != "" && m.Format.Provider != "parquet" {
 		return fmt.Errorf("%w: data files of format %s", ErrUnsupported, m.Format.Provider)
@@ -46,6 +43,9 @@ func checkWritable(p *Protocol, m *Metadata, s Struct) error {
 	if unknown := missing(p.WriterFeatures, writableFeatures); len(unknown) > 0 {
 		return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: %s", ErrUnsupported, strings.Join(unknown, ", "))
 	}
+	if m.mapping() != mappingNone {
+		return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: columnMapping (mode %s)", ErrUnsupported, m.mapping())
+	}
 	for key := range m.Configuration {
 		if strings.HasPrefix(key, "delta.constraints.") {
 			return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: checkConstraints (%s)", ErrUnsupported, key)
@@ -54,6 +54,11 @@ func checkWritable(p *Protocol, m *Metadata, s Struct) error {
 	for _, f := range s.Fields {
 		if _, err := f.TextLimit(); err != nil {
 			return err
+		}
+	}
+	for _, t := range []Primitive{Variant, Void} {
+		if usesType(s, t) {
+			return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: columns of type %s", ErrUnsupported, t.SQL())
 		}
 	}
 	return checkExpressions("", s)

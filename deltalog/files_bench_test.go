@@ -100,7 +100,7 @@ func BenchmarkReadFile(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var n int64
-				for rec, err := range t.ReadFile(context.Background(), snap, adds[0].Path, adds[0].PartitionValues, nil) {
+				for rec, err := range t.ReadFile(context.Background(), snap, adds[0].DataFile(), nil) {
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -76,6 +76,11 @@ func TestReadsOneColumnOfOthers(t *testing.T) {
 		"binary in flba":      {"BINARY", parquet.Leaf(parquet.FixedLenByteArrayType(2)), []parquet.Value{flba([]byte{0, 255})}, `"AP8="`},
 		"byte without type":   {"TINYINT", parquet.Leaf(parquet.Int32Type), []parquet.Value{parquet.Int32Value(-128)}, `-128`},
 		"widened int":         {"BIGINT", parquet.Leaf(parquet.Int32Type), []parquet.Value{parquet.Int32Value(-5)}, `-5`},
+		"int as double":       {"DOUBLE", parquet.Leaf(parquet.Int32Type), []parquet.Value{parquet.Int32Value(-5)}, `-5`},
+		"int as decimal":      {"DECIMAL(12,2)", parquet.Leaf(parquet.Int32Type), []parquet.Value{parquet.Int32Value(-5)}, `"-5.00"`},
+		"date as time":        {"TIMESTAMP_NTZ", parquet.Date(), []parquet.Value{parquet.Int32Value(-1), parquet.Int32Value(19723)}, `"1969-12-31T00:00:00" "2024-01-01T00:00:00"`},
+		"padded text":         {"CHAR(3)", parquet.String(), []parquet.Value{parquet.ByteArrayValue([]byte("ä")), parquet.ByteArrayValue([]byte("long"))}, `"ä  " "long"`},
+		"text that may vary":  {"VARCHAR(3)", parquet.String(), []parquet.Value{parquet.ByteArrayValue([]byte("a"))}, `"a"`},
 		"widened float":       {"DOUBLE", parquet.Leaf(parquet.FloatType), []parquet.Value{parquet.FloatValue(0.5)}, `0.5`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +219,7 @@ func TestRefusesOtherLayouts(t *testing.T) {
 			row[i] = parquet.NullValue().Level(0, 0, i)
 		}
 		add := putFile(t, table, "x.parquet", writeForeign(t, parquet.Group{"c": c.node}, []parquet.Row{row}))
-		for _, err := range table.ReadFile(context.Background(), snap, add.Path, nil, nil) {
+		for _, err := range table.ReadFile(context.Background(), snap, DataFile{Path: add.Path}, nil) {
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), "column c") {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -242,7 +247,7 @@ func wholeFile(tb testing.TB) (Struct, []byte) {
 func readDamaged(tb testing.TB, table *Table, snap *Snapshot, data []byte) {
 	tb.Helper()
 	add := putFile(tb, table, "damaged.parquet", data)
-	for rec, err := range table.ReadFile(context.Background(), snap, add.Path, nil, nil) {
+	for rec, err := range table.ReadFile(context.Background(), snap, DataFile{Path: add.Path}, nil) {
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrUnsupported) {
 				tb.Fatalf("error of another kind: %v", err)
@@ -288,7 +293,7 @@ func TestReadFileMissing(t *testing.T) {
 		"s3://bucket/table/a.parquet": ErrUnsupported, "/elsewhere/a.parquet": ErrUnsupported,
 	} {
 		n := 0
-		for _, err := range table.ReadFile(context.Background(), snap, path, nil, nil) {
+		for _, err := range table.ReadFile(context.Background(), snap, DataFile{Path: path}, nil) {
 			if n++; !errors.Is(err, want) {
 				t.Errorf("%q: %v", path, err)
 			}
@@ -310,7 +315,7 @@ func TestConsumersPanicIsTheirs(t *testing.T) {
 			t.Errorf("recovered %v", r)
 		}
 	}()
-	for _, err := range table.ReadFile(context.Background(), snap, add.Path, nil, nil) {
+	for _, err := range table.ReadFile(context.Background(), snap, DataFile{Path: add.Path}, nil) {
 		if err != nil {
 			t.Error(err)
 		}
@@ -326,12 +331,12 @@ func TestScanStops(t *testing.T) {
 	add := putFile(t, table, "x.parquet", data)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	for _, err := range table.ReadFile(ctx, snap, add.Path, nil, nil) {
+	for _, err := range table.ReadFile(ctx, snap, DataFile{Path: add.Path}, nil) {
 		if !errors.Is(err, context.Canceled) || errors.Is(err, ErrCorrupt) {
 			t.Errorf("cancelled: %v", err)
 		}
 	}
-	for _, err := range table.ReadFile(context.Background(), snap, add.Path, nil, nil) {
+	for _, err := range table.ReadFile(context.Background(), snap, DataFile{Path: add.Path}, nil) {
 		if err != nil {
 			t.Error(err)
 		}

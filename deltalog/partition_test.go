@@ -212,7 +212,7 @@ func TestPartitionValuesOfOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, err := range table.ReadFile(context.Background(), snap, adds[0].Path, map[string]*string{"p": &text}, nil) {
+		for _, err := range table.ReadFile(context.Background(), snap, DataFile{Path: adds[0].Path, PartitionValues: map[string]*string{"p": &text}}, nil) {
 			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "column p") || !strings.Contains(err.Error(), text) {
 				t.Errorf("%s %q: %v", sql, text, err)
 			}

@@ -35,7 +35,7 @@ func readJSON(tb testing.TB, t *Table, snap *Snapshot, adds []Add, names []strin
 	tb.Helper()
 	var out []string
 	for _, add := range adds {
-		for rec, err := range t.ReadFile(context.Background(), snap, add.Path, add.PartitionValues, names) {
+		for rec, err := range t.ReadFile(context.Background(), snap, add.DataFile(), names) {
 			if err != nil {
 				tb.Fatal(err)
 			}
@@ -175,7 +175,7 @@ func TestRoundTrip(t *testing.T) {
 				}
 				want = array.NewRecordBatch(as, cols, int64(n))
 			}
-			for rec, err := range table.ReadFile(context.Background(), snap, adds[0].Path, adds[0].PartitionValues, nil) {
+			for rec, err := range table.ReadFile(context.Background(), snap, adds[0].DataFile(), nil) {
 				if err != nil {
 					t.Fatalf("seed %d, %s: %v", seed, schema.SQL(), err)
 				}
@@ -223,7 +223,7 @@ func TestColumnsBySchema(t *testing.T) {
 	if got := readJSON(t, table, &later, adds, []string{}); !slices.Equal(got, []string{"{}", "{}", "{}"}) {
 		t.Errorf("no columns: %s", got)
 	}
-	for _, err := range table.ReadFile(context.Background(), &later, adds[0].Path, nil, []string{"gone"}) {
+	for _, err := range table.ReadFile(context.Background(), &later, DataFile{Path: adds[0].Path}, []string{"gone"}) {
 		if err == nil || !strings.Contains(err.Error(), "no column gone") {
 			t.Errorf("unknown column: %v", err)
 		}

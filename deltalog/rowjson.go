@@ -14,7 +14,7 @@ import (
 
 // AppendRowJSON appends row i of rec to dst as one canonical JSON object: columns in order, nulls included, ISO-8601
 // times (Z for timestamp, none for timestamp_ntz, a fraction only where there is one), base64 binary, decimals as exact
-// strings, int64 as numbers, NaN and infinities as strings, maps as objects if their keys are strings, else as lists of pairs.
+// strings, variants as they are, int64 as numbers, NaN and infinities as strings, maps as objects if their keys are strings, else as lists of pairs.
 func AppendRowJSON(dst []byte, rec arrow.RecordBatch, i int) ([]byte, error) {
 	dst = append(dst, '{')
 	for c := range int(rec.NumCols()) {
@@ -39,6 +39,10 @@ func AppendValueJSON(dst []byte, arr arrow.Array, i int) ([]byte, error) {
 	switch arr := arr.(type) {
 	case *array.String:
 		return appendJSONString(dst, arr.Value(i)), nil
+	case *VariantArray:
+		return append(dst, arr.JSON(i)...), nil
+	case *array.Null:
+		return append(dst, "null"...), nil
 	case *array.Binary:
 		dst = append(dst, '"')
 		dst = base64.StdEncoding.AppendEncode(dst, arr.Value(i))

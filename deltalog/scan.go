@@ -28,11 +28,7 @@ const batchRows = 8192
 func (t *Table) Scan(ctx context.Context, snap *Snapshot, columns []string, partition map[string]string) iter.Seq2[arrow.RecordBatch, error] {
 	return func(yield func(arrow.RecordBatch, error) bool) {
 		for add := range snap.FilesIn(partition) {
-			if add.DeletionVector != nil {
-				yield(nil, fmt.Errorf("scan %s: %w: deletionVectors (file %s)", t.st.URL(""), ErrUnsupported, add.Path))
-				return
-			}
-			for rec, err := range t.ReadFile(ctx, snap, add.Path, add.PartitionValues, columns) {
+			for rec, err := range t.ReadFile(ctx, snap, add.DataFile(), columns) {
 				if !yield(rec, err) || err != nil {
 					return
 				}
@@ -41,17 +37,43 @@ func (t *Table) Scan(ctx context.Context, snap *Snapshot, columns []string, part
 	}
 }
 
+// DataFile is a file whose rows are to be read, and which of them.
+type DataFile struct {
+	// Path is as an action of the log gives it.
+	Path            string
+	PartitionValues map[string]*string
+	// Deleted is the file's deletion vector: its rows are left out.
+	Deleted *DeletionVector
+	// Only, if set, is the rows to give, Deleted or not.
+	Only *RowSet
+	// WithChangeType marks a change file: its column _change_type comes as the last.
+	WithChangeType bool
+}
+
+// changeType is the column that change files have and tables do not.
+var changeType = Field{Name: "_change_type", Type: String, Nullable: true}
+
+// DataFile is the file with the rows that are live.
+func (a *Add) DataFile() DataFile {
+	return DataFile{Path: a.Path, PartitionValues: a.PartitionValues, Deleted: a.DeletionVector}
+}
+
+// DataFile is the file with the rows that were live.
+func (r *Remove) DataFile() DataFile {
+	return DataFile{Path: r.Path, PartitionValues: r.PartitionValues, Deleted: r.DeletionVector}
+}
+
 // ReadFile yields the rows of one data file of the table, by the schema of snap, columns in the order asked for (nil: all).
 // Columns that the file lacks are null. A batch is valid until the next one, unless retained.
-func (t *Table) ReadFile(ctx context.Context, snap *Snapshot, path string, partitionValues map[string]*string, columns []string) iter.Seq2[arrow.RecordBatch, error] {
+func (t *Table) ReadFile(ctx context.Context, snap *Snapshot, f DataFile, columns []string) iter.Seq2[arrow.RecordBatch, error] {
 	return func(yield func(arrow.RecordBatch, error) bool) {
 		stopped := false
-		err := t.readFile(ctx, snap, path, partitionValues, columns, func(rec arrow.RecordBatch) bool {
+		err := t.readFile(ctx, snap, f, columns, func(rec arrow.RecordBatch) bool {
 			stopped = !yield(rec, nil)
 			return !stopped
 		})
 		if err != nil && !stopped {
-			yield(nil, fmt.Errorf("read file %s of %s: %w", path, t.st.URL(""), err))
+			yield(nil, fmt.Errorf("read file %s of %s: %w", f.Path, t.st.URL(""), err))
 		}
 	}
 }
@@ -84,12 +106,22 @@ func DataName(st store.Store, p string) (string, error) {
 	return name, nil
 }
 
-func (t *Table) readFile(ctx context.Context, snap *Snapshot, p string, values map[string]*string, columns []string, yield func(arrow.RecordBatch) bool) (err error) {
-	name, err := DataName(t.st, p)
+func (t *Table) readFile(ctx context.Context, snap *Snapshot, data DataFile, columns []string, yield func(arrow.RecordBatch) bool) (err error) {
+	name, err := DataName(t.st, data.Path)
 	if err != nil {
 		return err
 	}
+	var deleted *RowSet
+	if data.Only == nil {
+		if deleted, err = t.DeletedRows(ctx, data.Deleted); err != nil {
+			return err
+		}
+	}
+	rows := newSelection(data.Only, deleted)
 	f, err := t.st.Open(ctx, name)
+	if errors.Is(err, store.ErrNotExist) {
+		return fmt.Errorf("FAILED_READ_FILE.FILE_NOT_EXIST (SQLSTATE KD001): %w", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -119,14 +151,17 @@ func (t *Table) readFile(ctx context.Context, snap *Snapshot, p string, values m
 	if err != nil {
 		return err
 	}
+	if data.WithChangeType {
+		fields = append(slices.Clip(fields), changeType)
+	}
 	schema, err := ArrowSchema(Struct{nullable(fields)})
 	if err != nil {
 		return err
 	}
-	builder := array.NewRecordBuilder(memory.DefaultAllocator, schema)
-	defer builder.Release()
+	out := batchBuilder{rows: rows, builder: array.NewRecordBuilder(memory.DefaultAllocator, schema)}
+	defer out.release()
 	for _, group := range pf.RowGroups() {
-		more, err := readGroup(ctx, pf, group, snap, fields, values, builder, yield)
+		more, err := out.readGroup(ctx, pf, group, snap, fields, data.PartitionValues, yield)
 		if err != nil || !more {
 			return err
 		}
@@ -162,7 +197,22 @@ func project(s Struct, columns []string) ([]Field, error) {
 // consumerPanic carries a panic of the code that consumes a scan past the recovery that is meant for broken files.
 type consumerPanic struct{ value any }
 
-func readGroup(ctx context.Context, pf *parquet.File, group parquet.RowGroup, snap *Snapshot, fields []Field, values map[string]*string, builder *array.RecordBuilder, yield func(arrow.RecordBatch) bool) (more bool, err error) {
+// batchBuilder makes batches of the rows of a file that are selected.
+type batchBuilder struct {
+	rows    *selection
+	at      int64 // the position in the file of the next row
+	builder *array.RecordBuilder
+	passed  *array.RecordBuilder // takes what is read and not given
+}
+
+func (o *batchBuilder) release() {
+	o.builder.Release()
+	if o.passed != nil {
+		o.passed.Release()
+	}
+}
+
+func (o *batchBuilder) readGroup(ctx context.Context, pf *parquet.File, group parquet.RowGroup, snap *Snapshot, fields []Field, values map[string]*string, yield func(arrow.RecordBatch) bool) (more bool, err error) {
 	readers := make([]columnReader, len(fields))
 	var opened []*cursor
 	defer func() {
@@ -172,10 +222,10 @@ func readGroup(ctx context.Context, pf *parquet.File, group parquet.RowGroup, sn
 	}()
 	for i, f := range fields {
 		if slices.Contains(snap.metadata.PartitionColumns, f.Name) {
-			readers[i] = &constantColumn{f.Type, values[f.Name]}
+			readers[i] = &constantColumn{f.Type, values[f.StoredName()]}
 			continue
 		}
-		col := childColumn(pf.Root(), f.Name)
+		col := childColumn(pf.Root(), &f)
 		if col == nil {
 			readers[i] = nullColumn{}
 			continue
@@ -184,23 +234,42 @@ func readGroup(ctx context.Context, pf *parquet.File, group parquet.RowGroup, sn
 		if err != nil {
 			return false, fmt.Errorf("column %s: %w", f.Name, err)
 		}
+		n.padTo(&f)
 		readers[i] = n
 	}
+	kept := int64(0)
 	for left := group.NumRows(); left > 0; {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		n := min(left, batchRows)
+		given, n := o.rows.run(o.at, min(left, batchRows-kept))
+		into := o.builder
+		if !given {
+			if o.passed == nil {
+				o.passed = array.NewRecordBuilder(memory.DefaultAllocator, o.builder.Schema())
+			}
+			into = o.passed
+		}
 		for i, r := range readers {
-			if err := r.read(builder.Field(i), int(n)); err != nil {
+			if err := r.read(into.Field(i), int(n)); err != nil {
 				return false, fmt.Errorf("column %s: %w", fields[i].Name, err)
 			}
 		}
+		o.at += n
 		left -= n
-		rec := builder.NewRecordBatch()
-		if len(fields) == 0 { // how many there are is all that is asked
-			rec = array.NewRecordBatch(builder.Schema(), nil, n)
+		if !given {
+			o.passed.NewRecordBatch().Release()
+		} else {
+			kept += n
 		}
+		if kept == 0 || kept < batchRows && left > 0 {
+			continue
+		}
+		rec := o.builder.NewRecordBatch()
+		if len(fields) == 0 { // how many there are is all that is asked
+			rec = array.NewRecordBatch(o.builder.Schema(), nil, kept)
+		}
+		kept = 0
 		more := yieldBatch(rec, yield)
 		rec.Release()
 		if !more {
@@ -219,8 +288,17 @@ func yieldBatch(rec arrow.RecordBatch, yield func(arrow.RecordBatch) bool) bool 
 	return yield(rec)
 }
 
-// childColumn finds a child by name: exactly, else in any case.
-func childColumn(c *parquet.Column, name string) *parquet.Column {
+// childColumn finds a child by the field's id if it has one, else by its stored name: exactly, else in any case.
+func childColumn(c *parquet.Column, f *Field) *parquet.Column {
+	if f.id != 0 {
+		for _, x := range c.Columns() {
+			if x.ID() == f.id {
+				return x
+			}
+		}
+		return nil
+	}
+	name := f.StoredName()
 	if x := c.Column(name); x != nil {
 		return x
 	}

@@ -61,6 +61,9 @@ type Field struct {
 	Nullable bool
 	// Metadata holds the field's metadata, byte for byte as read.
 	Metadata map[string]json.RawMessage
+
+	stored string // the name in files, if column mapping gives it another
+	id     int    // in files, if column mapping goes by ids
 }
 
 func (Primitive) dataType() {}

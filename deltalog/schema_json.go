@@ -84,7 +84,7 @@ func parseTypeJSON(data []byte, depth int) (DataType, error) {
 			if err != nil {
 				return nil, fmt.Errorf("field %s: %w", f.Name, err)
 			}
-			s.Fields[i] = Field{f.Name, ft, f.Nullable, f.Metadata}
+			s.Fields[i] = Field{Name: f.Name, Type: ft, Nullable: f.Nullable, Metadata: f.Metadata}
 		}
 		return s, nil
 	}

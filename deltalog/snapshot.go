@@ -83,6 +83,7 @@ func (s *Snapshot) FilesIn(partition map[string]string) iter.Seq[*Add] {
 	}
 	return func(yield func(*Add) bool) {
 		entries, indexed := s.entriesIn(partition)
+		partition := s.storedPartition(partition)
 		for _, e := range entries {
 			if e.added <= s.version && e.liveAt(s.version) && (indexed || inPartition(e.add.PartitionValues, partition)) && !yield(e.add) {
 				return

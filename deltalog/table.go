@@ -338,13 +338,13 @@ func (s *Snapshot) settle() error {
 	if err := checkReadable(s.protocol, s.metadata); err != nil {
 		return err
 	}
-	schema, err := ParseSchema([]byte(s.metadata.SchemaString))
+	schema, err := MappedSchema(s.metadata)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return err
 	}
 	s.schema = schema
 	s.writable = checkWritable(s.protocol, s.metadata, schema)
-	s.set.setColumns(s.metadata.PartitionColumns, s.version)
+	s.set.setColumns(schema.storedNames(s.metadata.PartitionColumns), s.version)
 	return nil
 }
 

@@ -54,7 +54,7 @@ func ourChanges(t *testing.T, dir string, from, to int64) []string {
 			if err != nil {
 				t.Fatal(err)
 			}
-			row = append(row[:len(row)-1], fmt.Sprintf(`,"_change_type":%q,"_commit_version":%d}`, b.ChangeType, b.Version)...)
+			row = append(row[:len(row)-1], fmt.Sprintf(`,"_change_type":%q,"_commit_version":%d}`, b.ChangeType(i), b.Version)...)
 			out = append(out, string(row))
 		}
 	}

@@ -40,6 +40,9 @@ type column struct {
 // newColumn makes the column of a field.
 func newColumn(f deltalog.Field, limit *deltalog.TextLimit) (*column, error) {
 	at, err := deltalog.ArrowType(f.Type)
+	if err == nil && (f.Type == deltalog.Variant || f.Type == deltalog.Void) {
+		err = fmt.Errorf("%w: type %s", deltalog.ErrUnsupported, f.Type.SQL())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("column %s: %w", f.Name, err)
 	}

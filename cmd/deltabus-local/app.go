@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,8 +28,6 @@ type app struct {
 	// Settings of every verb.
 	output, config, dataDir, host, token, bus, logLevel, logFormat string
 	log                                                            *slog.Logger
-	// patience is how long publish goes on after a signal without an event becoming durable.
-	patience time.Duration
 }
 
 // usageError is a wrong invocation.
@@ -43,7 +40,7 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(fo
 
 // run executes one command line and returns its exit code.
 func run(args []string, in io.Reader, out, errOut io.Writer) int {
-	a := &app{in: in, out: out, err: errOut, started: processStart(), origins: map[string]string{}, patience: 5 * time.Second}
+	a := &app{in: in, out: out, err: errOut, started: processStart(), origins: map[string]string{}}
 	// The first signal asks to end, the second ends: verbs that can end gracefully listen to ctx.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

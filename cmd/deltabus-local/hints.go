@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/deltabus/deltabus-local/deltabus"
 	"github.com/deltabus/deltabus-local/deltalog"
@@ -11,7 +10,6 @@ import (
 // hint is what to do next.
 func hint(err error) string {
 	var usage *usageError
-	var undelivered *deltabus.UndeliveredError
 	switch {
 	case errors.Is(err, errNoWorkspace):
 		return "start one with 'deltabus-local serve', or point --data-dir or --host at one"
@@ -27,11 +25,6 @@ func hint(err error) string {
 		return "use --change-filter to go on with the new one"
 	case errors.Is(err, deltabus.ErrPositionExpired), errors.Is(err, deltabus.ErrTableRecreated), errors.Is(err, deltabus.ErrHistoryRewritten):
 		return "use --reset with --from earliest, latest or version:N"
-	case errors.As(err, &undelivered):
-		if slices.ContainsFunc(undelivered.Messages, func(m deltabus.Undelivered) bool { return m.Spooled }) {
-			return "they are kept: 'deltabus-local publish' with the same --spool delivers them"
-		}
-		return "publish them again, with the same message_id where they may be there; --spool FILE would have kept them"
 	case errors.As(err, &usage):
 		return "see --help"
 	}

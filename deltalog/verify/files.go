@@ -75,15 +75,22 @@ func (a *audit) noteRemarks() {
 	}
 }
 
-// readFile checks one file and returns how many rows it has.
+// readFile checks one file and returns how many live rows it has.
 func (a *audit) readFile(t *deltalog.Table, n string, add *deltalog.Add) (rows int64, err error) {
 	if size := a.sizes[n]; size != add.Size {
 		a.report.problem("file %s has %d bytes, the log says %d", n, size, add.Size)
 	}
-	if add.DeletionVector != nil {
-		a.report.note("not audited: %s has a deletion vector", n)
+	deleted, err := t.DeletedRows(a.ctx, add.DeletionVector)
+	if errors.Is(err, deltalog.ErrUnsupported) {
+		a.report.note("not audited: file %s: %v", n, err)
 		return 0, nil
 	}
+	if err != nil {
+		a.report.problem("file %s: %v", n, err)
+		return 0, nil
+	}
+	// Statistics are of all rows that are stored, whatever the vector says of them.
+	stored := deltalog.DataFile{Path: add.Path, PartitionValues: add.PartitionValues}
 	own := strings.HasPrefix(a.writers[n], deltalog.DefaultEngineInfo)
 	stats, err := parseStatistics(add.Stats)
 	switch {
@@ -95,9 +102,9 @@ func (a *audit) readFile(t *deltalog.Table, n string, add *deltalog.Add) (rows i
 	schema := t.Cached().Schema()
 	checks := make([]*columnCheck, len(schema.Fields))
 	for i, f := range schema.Fields {
-		checks[i] = newColumnCheck(f.Name, f.Type, own, stats.minValues[f.Name], stats.maxValues[f.Name], stats.nullCount[f.Name])
+		checks[i] = newColumnCheck(f.Name, f.Type, own, stats.minValues[f.StoredName()], stats.maxValues[f.StoredName()], stats.nullCount[f.StoredName()])
 	}
-	for rec, err := range t.ReadFile(a.ctx, t.Cached(), add.Path, add.PartitionValues, nil) {
+	for rec, err := range t.ReadFile(a.ctx, t.Cached(), stored, nil) {
 		if a.ctx.Err() != nil {
 			return rows, a.ctx.Err()
 		}
@@ -118,6 +125,9 @@ func (a *audit) readFile(t *deltalog.Table, n string, add *deltalog.Add) (rows i
 			return rows, nil
 		}
 	}
+	if last, ok := deleted.Last(); ok && last >= rows {
+		a.report.problem("file %s has %d rows, its deletion vector names row %d", n, rows, last)
+	}
 	if stats.numRecords != nil && *stats.numRecords != rows {
 		a.report.problem("file %s has %d rows, its statistics say %d", n, rows, *stats.numRecords)
 	}
@@ -130,5 +140,5 @@ func (a *audit) readFile(t *deltalog.Table, n string, add *deltalog.Add) (rows i
 			a.remark(n, p)
 		}
 	}
-	return rows, nil
+	return rows - deleted.Len(), nil
 }

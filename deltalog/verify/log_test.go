@@ -176,7 +176,7 @@ func TestLogsThatBeginLater(t *testing.T) {
 func TestTablesOfOthers(t *testing.T) {
 	t.Parallel()
 	st := store.NewMemory()
-	lines := `{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["deletionVectors"],"writerFeatures":["deletionVectors"]}}
+	lines := `{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["catalogManaged"],"writerFeatures":["catalogManaged"]}}
 {"metaData":{"id":"x","format":{"provider":"parquet","options":{}},"schemaString":"{\"type\":\"struct\",\"fields\":[]}","partitionColumns":[],"configuration":{}}}
 {"newAction":{"x":1}}
 `
@@ -184,7 +184,7 @@ func TestTablesOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := verifyIn(t, st)
-	if len(r.Problems) > 0 || len(r.Notes) != 1 || !strings.HasPrefix(r.Notes[0], "not audited: ") || !strings.Contains(r.Notes[0], "deletionVectors") {
+	if len(r.Problems) > 0 || len(r.Notes) != 1 || !strings.HasPrefix(r.Notes[0], "not audited: ") || !strings.Contains(r.Notes[0], "catalogManaged") {
 		t.Errorf("report %+v", r)
 	}
 }
