@@ -26,6 +26,9 @@ type Checkpoint struct {
 	Position int64
 	// Backfill is set while the rows of that version are being read; Position counts them then, and Version is -1.
 	Backfill *int64
+	// Since is the last version of which this consumer handled nothing, because it, or its present filter, began behind it: what is in there does
+	// not count as handled. -1 for none.
+	Since int64
 	// Epoch numbers the starts from 1; a write succeeds only with the epoch that is stored.
 	Epoch int64
 	// StalledStarts counts the starts in a row that had an event to handle and ended, not gracefully, without moving past it.
@@ -111,9 +114,9 @@ func (t *onTables) checkpointRows(ctx context.Context, snap *deltalog.Snapshot, 
 			}
 			number := func(c int) int64 { return rec.Column(c).(*array.Int64).Value(i) }
 			c := Checkpoint{
-				Consumer: text(0), Filter: text(1), TableID: text(2), Version: number(3), Position: number(4), Epoch: number(6),
-				StalledStarts: int(rec.Column(7).(*array.Int32).Value(i)), Owner: text(8),
-				UpdatedAt: time.UnixMicro(int64(rec.Column(9).(*array.Timestamp).Value(i))).UTC(),
+				Consumer: text(0), Filter: text(1), TableID: text(2), Version: number(3), Position: number(4), Since: number(6), Epoch: number(7),
+				StalledStarts: int(rec.Column(8).(*array.Int32).Value(i)), Owner: text(9),
+				UpdatedAt: time.UnixMicro(int64(rec.Column(10).(*array.Timestamp).Value(i))).UTC(),
 			}
 			if !rec.Column(5).IsNull(i) {
 				v := number(5)
@@ -175,14 +178,15 @@ func appendCheckpoint(b *array.RecordBuilder, c *Checkpoint) {
 	} else {
 		b.Field(5).AppendNull()
 	}
-	number(6, c.Epoch)
-	b.Field(7).(*array.Int32Builder).Append(int32(c.StalledStarts))
+	number(6, c.Since)
+	number(7, c.Epoch)
+	b.Field(8).(*array.Int32Builder).Append(int32(c.StalledStarts))
 	if c.Owner != "" {
-		text(8, c.Owner)
+		text(9, c.Owner)
 	} else {
-		b.Field(8).AppendNull()
+		b.Field(9).AppendNull()
 	}
-	b.Field(9).(*array.TimestampBuilder).Append(arrow.Timestamp(c.UpdatedAt.UnixMicro()))
+	b.Field(10).(*array.TimestampBuilder).Append(arrow.Timestamp(c.UpdatedAt.UnixMicro()))
 }
 
 // columnNames are the names of column definitions.

@@ -183,6 +183,9 @@ func (c *Consumer) start(ctx context.Context) error {
 			return err
 		}
 		c.at = old
+		if old.Filter != c.filter.String() {
+			c.at.Since = lastTouched(&old) // the old filter did not let pass all that this one wants
+		}
 	}
 	// The random part tells instances apart that were given the same name.
 	c.at.Filter, c.at.Epoch, c.at.Owner = c.filter.String(), old.Epoch+1, c.o.owner+"/"+uuid.NewString()[:8]
@@ -202,7 +205,7 @@ func (c *Consumer) begin(ctx context.Context, now head) error {
 	case "version":
 		c.at.Version = c.o.from.version - 1
 		if c.at.Version > now.version {
-			return fmt.Errorf("consumer %s: version %d is not there yet, the newest is %d", c.id, c.o.from.version, now.version)
+			return fmt.Errorf("consumer %s: %w: version %d is not there yet, the newest is %d: start from latest to get what comes next", c.id, deltalog.ErrVersionNotFound, c.o.from.version, now.version)
 		}
 	default:
 		c.at.Version = -1
@@ -217,7 +220,19 @@ func (c *Consumer) begin(ctx context.Context, now head) error {
 			c.startBackfill(now.version)
 		}
 	}
+	c.at.Since = c.at.Version
 	return nil
+}
+
+// lastTouched is the last version of which anything was done.
+func lastTouched(c *Checkpoint) int64 {
+	switch {
+	case c.Backfill != nil:
+		return *c.Backfill
+	case c.Position > 0:
+		return c.Version + 1
+	}
+	return c.Version
 }
 
 func (c *Consumer) startBackfill(version int64) {

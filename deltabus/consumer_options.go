@@ -116,7 +116,7 @@ func WithCheckpointEvery(events int, d time.Duration) ConsumerOption {
 }
 
 // WithDedupWindow sets how many message ids are remembered, so that a message that comes again is not handled again.
-// Default 100,000; 0: none. A start reads back at most 1,000 versions for it.
+// Default 100,000; 0: none. A start reads back at most 10,000 versions for it.
 func WithDedupWindow(n int) ConsumerOption { return func(o *consumerOptions) { o.dedup = n } }
 
 // WithPollInterval sets how often the log is looked at when nothing is new; a look costs one stat. The first looks come sooner, at 5, 10,

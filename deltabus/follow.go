@@ -182,7 +182,7 @@ func (c *Consumer) events(ctx context.Context, source iter.Seq2[Event, error]) e
 		}
 		n++
 		if n <= c.at.Position { // settled before this start
-			if c.wants(e) {
+			if c.wants(e) && e.Version > c.at.Since {
 				c.seen.add(e.ID)
 			}
 			continue

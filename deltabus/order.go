@@ -88,7 +88,8 @@ func (s *spiller) spill(run []Event) (err error) {
 	w := bufio.NewWriterSize(s.f, 1<<18)
 	enc := gob.NewEncoder(w)
 	for i := range run {
-		if err := enc.Encode(&run[i]); err != nil {
+		e := spilled{run[i], run[i].Payload != nil, run[i].Headers != nil}
+		if err := enc.Encode(&e); err != nil {
 			return err
 		}
 	}
@@ -98,6 +99,23 @@ func (s *spiller) spill(run []Event) (err error) {
 	end, err := s.f.Seek(0, io.SeekCurrent)
 	s.ends = append(s.ends, end)
 	return err
+}
+
+// spilled is an event in the file. gob does not tell what is empty from what is not there.
+type spilled struct {
+	Event      Event
+	HasPayload bool
+	HasHeaders bool
+}
+
+func (s *spilled) event() Event {
+	if s.HasPayload && s.Event.Payload == nil {
+		s.Event.Payload = []byte{}
+	}
+	if s.HasHeaders && s.Event.Headers == nil {
+		s.Event.Headers = map[string]string{}
+	}
+	return s.Event
 }
 
 func (s *spiller) close() {
@@ -121,7 +139,12 @@ func (s *spiller) merge(last []Event, yield func(*Event, error) bool) {
 	for _, end := range s.ends {
 		r := bufio.NewReaderSize(io.NewSectionReader(s.f, start, end-start), max(4<<10, mergeBuffers/len(s.ends)))
 		dec := gob.NewDecoder(r)
-		sources = append(sources, func(e *Event) error { return dec.Decode(e) })
+		sources = append(sources, func(e *Event) error {
+			var s spilled
+			err := dec.Decode(&s)
+			*e = s.event()
+			return err
+		})
 		start = end
 	}
 	sources = append(sources, func(e *Event) error {

@@ -122,3 +122,27 @@ func TestSpilledEventsAreWhole(t *testing.T) {
 		t.Errorf("order %v", seqs)
 	}
 }
+
+// TestSpilledEventsAreTheSame: what is empty stays apart from what is not there, in memory or not.
+func TestSpilledEventsAreTheSame(t *testing.T) {
+	t.Parallel()
+	source := func(yield func(Event, error) bool) {
+		for i := range 6 {
+			e := Event{ProducerSeq: int64(i)}
+			if i%2 == 0 {
+				e.Payload, e.Headers = []byte{}, map[string]string{}
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+	for e, err := range sortedEvents(source, 2, sortBytes) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if set := e.ProducerSeq%2 == 0; (e.Payload != nil) != set || (e.Headers != nil) != set {
+			t.Errorf("event %d: payload %#v, headers %#v", e.ProducerSeq, e.Payload, e.Headers)
+		}
+	}
+}

@@ -23,7 +23,7 @@ var messageColumns = []string{
 
 var checkpointColumns = []string{
 	"consumer_id STRING NOT NULL", "topic_filter STRING NOT NULL", "table_id STRING NOT NULL", "version BIGINT NOT NULL",
-	"position BIGINT NOT NULL", "backfill_version BIGINT", "epoch BIGINT NOT NULL", "stalled_starts INT NOT NULL",
+	"position BIGINT NOT NULL", "backfill_version BIGINT", "since_version BIGINT NOT NULL", "epoch BIGINT NOT NULL", "stalled_starts INT NOT NULL",
 	"owner STRING", "updated_at TIMESTAMP NOT NULL",
 }
 

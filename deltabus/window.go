@@ -39,8 +39,9 @@ func (w *window) add(id string) {
 	w.ids[id] = struct{}{}
 }
 
-// maxWindowVersions bounds how many versions a start reads back for the dedup window.
-const maxWindowVersions = 1000
+// maxWindowVersions bounds how many versions a start reads back for the dedup window: where each has one event, reading a whole window back
+// would take seconds.
+const maxWindowVersions = 10_000
 
 // remember fills the dedup window with what was settled in the versions before the checkpoint. What was settled of the version (or the backfill) that
 // the checkpoint is within follows when its rows are read again.
@@ -50,7 +51,7 @@ func (c *Consumer) remember(ctx context.Context) error {
 	}
 	var ids [][]string // newest version first
 	total := 0
-	for v := c.at.Version; v >= max(0, c.at.Version-maxWindowVersions+1) && total < c.o.dedup; v-- {
+	for v := c.at.Version; v > max(c.at.Since, c.at.Version-maxWindowVersions) && total < c.o.dedup; v-- {
 		got, err := insistOn(ctx, c, "read messages", func() ([]string, error) { return c.idsOf(ctx, v) })
 		if errors.Is(err, cdf.ErrExpired) || errors.Is(err, cdf.ErrRewritten) || errors.Is(err, cdf.ErrNotEnabled) {
 			break // as far back as the feed goes
