@@ -234,3 +234,5 @@ func TestFollowerCostsOneStatWhenIdle(t *testing.T) {
 		t.Errorf("got %+v, %v", v, err)
 	}
 }
+
+func ids(rec arrow.RecordBatch) []int64 { return rec.Column(0).(*array.Int64).Int64Values() }

@@ -39,18 +39,20 @@ func Read(ctx context.Context, t *deltalog.Table, r Range, columns []string) ite
 			yield(Batch{}, err)
 			return
 		}
-		for v := start; v <= end; v++ {
-			version, err := readVersion(ctx, t, v, snap, columns)
-			if err != nil {
-				yield(Batch{}, err)
-				return
-			}
-			for b, err := range version.Batches {
-				if !yield(b, err) || err != nil {
+		readParts(ctx, func(yield func(part) bool) {
+			for v := start; v <= end; v++ {
+				version, err := readVersion(ctx, t, v, snap, columns)
+				if err != nil {
+					yield(deltalog.Failed(Batch{}, err))
 					return
 				}
+				for _, s := range version.parts {
+					if !yield(s) {
+						return
+					}
+				}
 			}
-		}
+		}, yield)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -25,7 +26,11 @@ type Version struct {
 	// Rows is the number of changed rows by the statistics; -1 if they do not tell.
 	Rows     int64
 	rewrites bool
+	parts    []part
 }
+
+// part is a file of a version as it is read; its key is a batch without rows.
+type part = deltalog.Source[Batch]
 
 // Inserts yields only rows that are new, instead of Batches. A version that brings rows of the past back (RESTORE), or writes anew what
 // was there (an overwrite), yields a *RewrittenError: which of its rows are new cannot be told.
@@ -71,20 +76,42 @@ func readVersion(ctx context.Context, t *deltalog.Table, version int64, snap *de
 		}
 		v.Rows += s.rows
 	}
+	for _, s := range changed.sources {
+		v.parts = append(v.parts, part{
+			Key: Batch{Version: c.Version, Timestamp: c.Timestamp, kind: s.kind},
+			Batches: func(ctx context.Context) iter.Seq2[arrow.RecordBatch, error] {
+				return t.ReadFile(ctx, snap, s.file, columns)
+			},
+		})
+	}
 	v.Batches = func(yield func(Batch, error) bool) {
-		for _, s := range changed.sources {
-			for rec, err := range t.ReadFile(ctx, snap, s.file, columns) {
-				b := Batch{Version: c.Version, Timestamp: c.Timestamp, Rows: rec, kind: s.kind}
-				if err == nil && s.kind == "" {
-					b, err = explicit(b)
-				}
-				if !yield(b, vacuumed(version, err)) || err != nil {
+		if len(v.parts) > 1 {
+			readParts(ctx, slices.Values(v.parts), yield)
+			return
+		}
+		for _, s := range v.parts { // one file, as most versions have, is not worth a goroutine
+			for rec, err := range s.Batches(ctx) {
+				if !deliver(s.Key, rec, err, yield) {
 					return
 				}
 			}
 		}
 	}
 	return v, nil
+}
+
+// readParts yields what parts have, in their order.
+func readParts(ctx context.Context, parts iter.Seq[part], yield func(Batch, error) bool) {
+	deltalog.ReadAhead(ctx, parts, func(b Batch, rec arrow.RecordBatch, err error) bool { return deliver(b, rec, err, yield) })
+}
+
+// deliver yields rows as a batch like b, and reports whether to go on.
+func deliver(b Batch, rec arrow.RecordBatch, err error, yield func(Batch, error) bool) bool {
+	b.Rows = rec
+	if err == nil && b.kind == "" {
+		b, err = explicit(b)
+	}
+	return yield(b, vacuumed(b.Version, err)) && err == nil
 }
 
 // explicit takes the change types of a change file's rows, which are its last column, out of the rows.

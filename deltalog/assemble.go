@@ -61,6 +61,17 @@ func (c *cursor) peek() (*parquet.Value, error) {
 	return &c.buf[c.at], nil
 }
 
+// maxExpected is the most that is set aside on a guess, in bytes.
+const maxExpected = 16 << 20
+
+// expect is about how many bytes the next rows of a column of strings have, going by the page that peek came to.
+func (c *cursor) expect(rows int) int {
+	if c.page == nil || c.page.NumValues() == 0 || c.page.Dictionary() != nil {
+		return 0
+	}
+	return int(min(maxExpected, (c.page.Size()/c.page.NumValues()+1)*int64(rows)))
+}
+
 func (c *cursor) close() error {
 	if c.page != nil {
 		parquet.Release(c.page)
@@ -271,9 +282,12 @@ func (n *node) read(b array.Builder, rows int) error {
 func (n *node) readFlat(b array.Builder, rows int) error {
 	str, isString := b.(*array.StringBuilder)
 	isString = isString && n.pad == 0
-	for rows > 0 {
+	for first := true; rows > 0; first = false {
 		if _, err := n.leaf.peek(); err != nil {
 			return err
+		}
+		if isString && first { // a builder that grows by doubling clears and copies several times what it holds in the end
+			str.ReserveData(n.leaf.expect(rows))
 		}
 		batch := n.leaf.buf[n.leaf.at:min(n.leaf.n, n.leaf.at+rows)]
 		for i := range batch {

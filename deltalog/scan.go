@@ -24,16 +24,20 @@ import (
 const batchRows = 8192
 
 // Scan yields the rows of snap's live files; partition as for FilesIn (nil: all). A batch is valid until the next one, unless
-// retained.
+// retained. Files are read ahead, as ReadAhead says.
 func (t *Table) Scan(ctx context.Context, snap *Snapshot, columns []string, partition map[string]string) iter.Seq2[arrow.RecordBatch, error] {
-	return func(yield func(arrow.RecordBatch, error) bool) {
+	sources := func(yield func(Source[struct{}]) bool) {
 		for add := range snap.FilesIn(partition) {
-			for rec, err := range t.ReadFile(ctx, snap, add.DataFile(), columns) {
-				if !yield(rec, err) || err != nil {
-					return
-				}
+			read := func(ctx context.Context) iter.Seq2[arrow.RecordBatch, error] {
+				return t.ReadFile(ctx, snap, add.DataFile(), columns)
+			}
+			if !yield(Source[struct{}]{Batches: read}) {
+				return
 			}
 		}
+	}
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		ReadAhead(ctx, sources, func(_ struct{}, rec arrow.RecordBatch, err error) bool { return yield(rec, err) })
 	}
 }
 
