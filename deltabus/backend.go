@@ -12,7 +12,7 @@ import (
 
 // backend is what consumers, their lag and the dead letters need of the three tables. onTables works straight on their logs; where only
 // a warehouse can be reached, SQL statements can do the same (docs/design.md, decision 10). The errors of the feed are those of package
-// cdf (ErrExpired, ErrRewritten, ErrNotEnabled) in any backend. Safe for concurrent use.
+// cdf (ErrExpired, ErrRewritten, ErrNotEnabled) in any backend; ErrTableDropped is the error where a table is gone. Safe for concurrent use.
 type backend interface {
 	// head is the messages table as it is now.
 	head(ctx context.Context) (head, error)

@@ -113,6 +113,7 @@ func open(_ context.Context, cfg Config, table func(string, deltalog.TableSpec) 
 		tables[name] = t
 	}
 	return &Bus{cfg: cfg, messages: tables[MessagesTable], backend: &onTables{
+		schema:   cfg.Schema,
 		messages: tables[MessagesTable], checkpointTable: tables[CheckpointsTable], deadLetterTable: tables[DeadLettersTable], clock: cfg.Clock,
 	}}, nil
 }

@@ -48,7 +48,8 @@ func (t *onTables) tidy(ctx context.Context) error {
 	return errors.Join(err, err2)
 }
 
-func (t *onTables) checkpoint(ctx context.Context, consumer string) (Checkpoint, error) {
+func (t *onTables) checkpoint(ctx context.Context, consumer string) (_ Checkpoint, err error) {
+	defer t.told(ctx, t.checkpointTable, CheckpointsTable, &err)
 	snap, err := t.checkpointTable.Snapshot(ctx)
 	if err != nil {
 		return Checkpoint{}, err
@@ -74,7 +75,8 @@ func (t *onTables) checkpointIn(ctx context.Context, snap *deltalog.Snapshot, co
 	return c, files, nil
 }
 
-func (t *onTables) checkpoints(ctx context.Context) ([]Checkpoint, error) {
+func (t *onTables) checkpoints(ctx context.Context) (_ []Checkpoint, err error) {
+	defer t.told(ctx, t.checkpointTable, CheckpointsTable, &err)
 	snap, err := t.checkpointTable.Snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -128,7 +130,8 @@ func (t *onTables) checkpointRows(ctx context.Context, snap *deltalog.Snapshot, 
 	return out, nil
 }
 
-func (t *onTables) saveCheckpoint(ctx context.Context, held, next Checkpoint) error {
+func (t *onTables) saveCheckpoint(ctx context.Context, held, next Checkpoint) (err error) {
+	defer t.told(ctx, t.checkpointTable, CheckpointsTable, &err)
 	for attempt := 0; ; attempt++ {
 		snap, err := t.checkpointTable.Snapshot(ctx)
 		if err != nil {

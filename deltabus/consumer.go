@@ -107,7 +107,7 @@ func (c *Consumer) Stop() {
 var errStop = errors.New("stop")
 
 // Run consumes until Stop is called or ctx ends (both are graceful and return nil), until the end that an option sets, or until an
-// error: ErrFenced, ErrFilterChanged, ErrTableRecreated, ErrPositionExpired, ErrHistoryRewritten, what a handler gave to Stop, or a
+// error: ErrFenced, ErrFilterChanged, ErrTableRecreated, ErrTableDropped, ErrPositionExpired, ErrHistoryRewritten, what a handler gave to Stop, or a
 // failure of the tables. A second call is refused.
 func (c *Consumer) Run(ctx context.Context) error {
 	if c.ran.Swap(true) {
@@ -137,7 +137,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	case errors.Is(err, ErrFenced):
 		return err // nothing more is ours to write
 	}
-	if saveErr := c.finish(work); saveErr != nil {
+	if saveErr := c.finish(work); saveErr != nil && !(errors.Is(saveErr, ErrTableDropped) && errors.Is(err, ErrTableDropped)) {
 		return errors.Join(c.explain(err), saveErr)
 	}
 	return c.explain(err)
@@ -249,7 +249,17 @@ func (c *Consumer) explain(err error) error {
 		return c.recreated()
 	case errors.As(err, &n):
 		return &HistoryRewrittenError{Consumer: c.id, Version: n.Version, Cause: err}
+	case errors.As(err, &read) && errors.Is(err, deltalog.ErrNotTable):
+		return c.dropped(fmt.Errorf("table %s.%s: %w", c.bus.Schema(), MessagesTable, ErrTableDropped))
+	case errors.Is(err, ErrTableDropped):
+		return c.dropped(err)
 	case errors.Is(err, cdf.ErrExpired):
+		// What is missing may be missing with the whole table.
+		if anew, err := c.bus.backend.recreated(context.Background(), max(0, c.at.Version)); anew {
+			return c.recreated()
+		} else if errors.Is(err, ErrTableDropped) {
+			return c.dropped(err)
+		}
 		expired := &PositionExpiredError{Consumer: c.id, Version: c.at.Version + 1, Earliest: -1, Cause: err}
 		if c.at.Backfill != nil {
 			expired.Version = *c.at.Backfill
@@ -262,8 +272,12 @@ func (c *Consumer) explain(err error) error {
 	return err
 }
 
+func (c *Consumer) dropped(err error) error {
+	return fmt.Errorf("consumer %s: %w: make it again with Init", c.id, err)
+}
+
 func (c *Consumer) recreated() error {
-	return fmt.Errorf("consumer %s: %w (or is gone): open the bus again, and start the consumer anew from earliest or latest", c.id, ErrTableRecreated)
+	return fmt.Errorf("consumer %s: %w: open the bus again, and start the consumer anew from earliest or latest", c.id, ErrTableRecreated)
 }
 
 // checkRecreated refuses to go on where the messages table that was read up to version is no longer there.

@@ -83,7 +83,8 @@ func (c *Consumer) deadLetter(ctx context.Context, e *Event, log []Attempt, caus
 var deadLetterColumns = slices.Concat(deadLetterHead, messageColumns, deadLetterTail)
 
 // addDeadLetter appends d. Where a crash may have left it behind already (the first event of a start), it is looked for before.
-func (t *onTables) addDeadLetter(ctx context.Context, d DeadLetter, look bool) error {
+func (t *onTables) addDeadLetter(ctx context.Context, d DeadLetter, look bool) (err error) {
+	defer t.told(ctx, t.deadLetterTable, DeadLettersTable, &err)
 	if look {
 		known, err := t.deadLetters(ctx, d.Consumer, func(x *DeadLetter) bool { return x.ID == d.ID })
 		if err != nil || len(known) > 0 {
@@ -116,7 +117,8 @@ func (t *onTables) writeDeadLetters(ctx context.Context, snap *deltalog.Snapshot
 	return t.deadLetterTable.WriteFiles(ctx, snap, []arrow.RecordBatch{rec})
 }
 
-func (t *onTables) deadLetters(ctx context.Context, consumer string, match func(*DeadLetter) bool) ([]DeadLetter, error) {
+func (t *onTables) deadLetters(ctx context.Context, consumer string, match func(*DeadLetter) bool) (_ []DeadLetter, err error) {
+	defer t.told(ctx, t.deadLetterTable, DeadLettersTable, &err)
 	snap, err := t.deadLetterTable.Snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -150,7 +152,8 @@ func (t *onTables) deadLettersIn(ctx context.Context, snap *deltalog.Snapshot, c
 }
 
 // changeDeadLetters replaces the files of the consumer's partition in one commit; what came in between is read and changed anew.
-func (t *onTables) changeDeadLetters(ctx context.Context, consumer string, change func(*DeadLetter) bool) ([]DeadLetter, error) {
+func (t *onTables) changeDeadLetters(ctx context.Context, consumer string, change func(*DeadLetter) bool) (_ []DeadLetter, err error) {
+	defer t.told(ctx, t.deadLetterTable, DeadLettersTable, &err)
 	for attempt := 0; ; attempt++ {
 		snap, err := t.deadLetterTable.Snapshot(ctx)
 		if err != nil {

@@ -49,7 +49,7 @@ func insistOn[T any](ctx context.Context, c *Consumer, what string, f func() (T,
 // isFinal reports whether err would be the same again.
 func isFinal(err error) bool {
 	for _, final := range []error{
-		errStop, ErrFenced, ErrFilterChanged, ErrTableRecreated, cdf.ErrExpired, cdf.ErrRewritten, cdf.ErrNotEnabled, cdf.ErrIncompatibleSchema, deltalog.ErrUnsupported,
+		errStop, ErrFenced, ErrFilterChanged, ErrTableRecreated, ErrTableDropped, cdf.ErrExpired, cdf.ErrRewritten, cdf.ErrNotEnabled, cdf.ErrIncompatibleSchema, deltalog.ErrUnsupported,
 		deltalog.ErrCorrupt, deltalog.ErrNotTable, deltalog.ErrRecreated, deltalog.ErrNotNull, deltalog.ErrInvalidValue, store.ErrSyncFailed, context.Canceled, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, final) {

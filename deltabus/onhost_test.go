@@ -91,3 +91,56 @@ func TestOpenLocation(t *testing.T) {
 		}
 	}
 }
+
+// TestDroppedTableOnAHost ends a publisher that goes through Zerobus, one that writes batches, and a consumer.
+func TestDroppedTableOnAHost(t *testing.T) {
+	t.Parallel()
+	for name, zerobus := range map[string]bool{"zerobus": true, "batches": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := emulator.Run(t, emulator.WithDataDir(t.TempDir()), emulator.WithNoSync())
+			cfg := deltabus.Config{Workspace: deltabus.OnHost(e.URL(), e.Token())}
+			if zerobus {
+				cfg.Zerobus = &deltabus.ZerobusConfig{Endpoint: e.URL(), Token: e.Token()}
+			}
+			b, err := deltabus.Init(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := b.Publisher(deltabus.WithBatches(time.Millisecond, 100, 1<<20), deltabus.WithRecovery(100*time.Millisecond))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := p.Publish(t.Context(), deltabus.Message{Topic: "t"}); err != nil || (r[0].Path == deltabus.PathZerobus) != zerobus {
+				t.Fatalf("receipts %v, %v", r, err)
+			}
+			handling, dropped := make(chan struct{}), make(chan struct{})
+			c, err := b.Consumer("c", "t", func(context.Context, deltabus.Event) error {
+				close(handling)
+				<-dropped
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- c.Run(t.Context()) }()
+			<-handling
+			if err := e.Workspace().DropTable(t.Context(), "main.deltabus.messages"); err != nil {
+				t.Fatal(err)
+			}
+			close(dropped)
+			_, err = p.Publish(t.Context(), deltabus.Message{ID: "lost", Topic: "t"})
+			var u *deltabus.UndeliveredError
+			if !errors.Is(err, deltabus.ErrTableDropped) || !errors.As(err, &u) || len(u.Messages) != 1 || u.Messages[0].Message.ID != "lost" {
+				t.Errorf("publish: %v", err)
+			}
+			if err := p.Close(t.Context()); err != nil {
+				t.Errorf("close: %v", err)
+			}
+			if err := <-ended; !errors.Is(err, deltabus.ErrTableDropped) {
+				t.Errorf("consume: %v", err)
+			}
+		})
+	}
+}

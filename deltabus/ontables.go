@@ -19,6 +19,7 @@ import (
 
 // onTables is the backend straight on the tables' logs and files.
 type onTables struct {
+	schema   string
 	messages *deltalog.Table
 	// Of these two, a write replaces the files of one consumer, and conflicts with nobody else's.
 	checkpointTable *deltalog.Table
@@ -26,10 +27,18 @@ type onTables struct {
 	clock           func() time.Time
 }
 
-func (t *onTables) head(ctx context.Context) (head, error) {
+// told makes *err say that one of the tables was dropped, if that is why.
+func (t *onTables) told(ctx context.Context, table *deltalog.Table, name string, err *error) {
+	if *err != nil {
+		*err = droppedError(ctx, table, t.schema+"."+name, *err)
+	}
+}
+
+func (t *onTables) head(ctx context.Context) (_ head, err error) {
+	defer t.told(ctx, t.messages, MessagesTable, &err)
 	snap := t.messages.Cached()
 	// Before the refresh, which would go on in the log of another table.
-	gone, err := t.messages.Recreated(ctx, snap.Version())
+	gone, err := t.recreated(ctx, snap.Version())
 	if err == nil && !gone {
 		snap, err = t.messages.Snapshot(ctx)
 	}
@@ -39,8 +48,13 @@ func (t *onTables) head(ctx context.Context) (head, error) {
 	return head{snap.Metadata().ID, snap.Version(), heldFor(snap), gone}, nil
 }
 
-func (t *onTables) recreated(ctx context.Context, version int64) (bool, error) {
-	return t.messages.Recreated(ctx, version)
+func (t *onTables) recreated(ctx context.Context, version int64) (_ bool, err error) {
+	defer t.told(ctx, t.messages, MessagesTable, &err)
+	err = sameTable(ctx, t.messages, version)
+	if errors.Is(err, deltalog.ErrRecreated) {
+		return true, nil
+	}
+	return false, err
 }
 
 func (t *onTables) earliest(ctx context.Context) (version int64, feed bool, err error) {
@@ -89,7 +103,8 @@ const (
 	publishBytes = 16 << 20
 )
 
-func (t *onTables) publish(ctx context.Context, messages []Message) error {
+func (t *onTables) publish(ctx context.Context, messages []Message) (err error) {
+	defer t.told(ctx, t.messages, MessagesTable, &err)
 	for len(messages) > 0 {
 		n, size := 0, 0
 		for n < len(messages) && n < publishRows && (n == 0 || size+len(messages[n].Payload) <= publishBytes) {

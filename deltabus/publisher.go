@@ -47,7 +47,7 @@ type Publisher struct {
 	lastAt   time.Time
 	flushTo  int64 // a batch with a lower producer_seq is not to wait
 	closing  bool
-	broken   error         // the spool failed: nothing more is accepted
+	broken   error         // the spool failed, or the table was dropped: nothing more is accepted
 	gone     error         // the engine gave up; why
 	lastErr  error         // what kept the engine last, for those that it gives up
 	isolate  int           // so many messages at the head are sent one by one
@@ -143,7 +143,7 @@ func (b *Bus) Publisher(options ...PublisherOption) (*Publisher, error) {
 		}
 	}
 	name := b.Schema() + "." + MessagesTable
-	cfg.table = &tableJournal{table: b.messages, clock: b.cfg.Clock, open: func(ctx context.Context) (*deltalog.Table, error) {
+	cfg.table = &tableJournal{name: name, id: b.messages.Cached().Metadata().ID, table: b.messages, clock: b.cfg.Clock, open: func(ctx context.Context) (*deltalog.Table, error) {
 		return b.cfg.Workspace.Table(ctx, name)
 	}}
 	if b.cfg.Zerobus != nil {
@@ -308,7 +308,7 @@ func (p *Publisher) undelivered(e *entry, err error) Undelivered {
 	var refused *RefusedError
 	if !errors.As(err, &refused) {
 		p.mu.Lock()
-		u.Unclear = e.handed
+		u.Unclear = e.handed && !errors.Is(err, ErrTableDropped)
 		p.mu.Unlock()
 		u.Spooled = p.spool != nil && !errors.Is(err, ErrSpoolFailed)
 	}

@@ -3,6 +3,7 @@ package deltabus
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -226,12 +227,27 @@ func (p *Publisher) unsentSeq(i int) int64 {
 	return p.nextSeq
 }
 
-// retry calls f with growing pauses until it succeeds; the error is the reason to give up.
+// retry calls f with growing pauses until it succeeds; the error is the reason to give up. That the table was dropped is one, once it is so for
+// the recovery time: a workspace that starts may not know its tables at first.
 func (p *Publisher) retry(what string, f func() error) error {
+	var gone time.Time // since when
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := f()
 		if err == nil {
 			return nil
+		}
+		if !errors.Is(err, ErrTableDropped) {
+			gone = time.Time{}
+		} else if gone.IsZero() {
+			gone = time.Now()
+		}
+		if !gone.IsZero() && time.Since(gone) >= p.opts.recovery {
+			err = fmt.Errorf("publish: %w: make it again with Init, and publish what was not delivered to the new one", err)
+			p.mu.Lock()
+			p.broken, p.lastErr = err, nil
+			p.mu.Unlock()
+			p.cancel(err)
+			return err
 		}
 		if p.ctx.Err() == nil {
 			p.log.Warn("publisher: "+what+": trying again", "error", err, "pause", pause)
@@ -275,7 +291,10 @@ func (p *Publisher) giveUp() {
 	defer p.mu.Unlock()
 	p.closing = true
 	if p.count > 0 {
-		p.gone = errors.Join(context.Cause(p.ctx), p.lastErr)
+		p.gone = context.Cause(p.ctx)
+		if p.lastErr != nil {
+			p.gone = fmt.Errorf("%w: %w", p.gone, p.lastErr)
+		}
 	}
 	for _, e := range slices.Concat(p.queue, p.spooling) {
 		p.complete(e, "", p.gone)

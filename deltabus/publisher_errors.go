@@ -59,13 +59,22 @@ type Undelivered struct {
 // It matches ErrUndelivered and what kept each of them.
 type UndeliveredError struct{ Messages []Undelivered }
 
-// Error says how many there are, and why the first one is.
+// Error says how many there are, how many of them the spool keeps, and why the first one is.
 func (e *UndeliveredError) Error() string {
 	if len(e.Messages) == 0 {
 		return "publish: " + ErrUndelivered.Error()
 	}
 	first := e.Messages[0]
-	return fmt.Sprintf("publish: %d messages not delivered, the first of them %s: %v", len(e.Messages), first.Message.ID, first.Err)
+	spooled, kept := 0, ""
+	for _, m := range e.Messages {
+		if m.Spooled {
+			spooled++
+		}
+	}
+	if spooled > 0 {
+		kept = fmt.Sprintf(" (%d kept on the spool)", spooled)
+	}
+	return fmt.Sprintf("publish: %d messages not delivered%s, the first of them %s: %v", len(e.Messages), kept, first.Message.ID, first.Err)
 }
 
 // Unwrap returns ErrUndelivered and the messages' errors.

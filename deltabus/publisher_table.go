@@ -18,6 +18,8 @@ import (
 
 // tableJournal is the messages table as a publisher sees it. Used by one goroutine.
 type tableJournal struct {
+	name  string
+	id    string // the table's metaData.id
 	open  func(context.Context) (*deltalog.Table, error)
 	clock func() time.Time
 
@@ -26,6 +28,7 @@ type tableJournal struct {
 }
 
 // get returns the table; after an error it is looked up again, since its owner may have opened it anew.
+// deltalog.ErrNotTable if it is not there any more, or deltalog.ErrRecreated if another one is.
 func (j *tableJournal) get(ctx context.Context) (*deltalog.Table, error) {
 	if j.table == nil {
 		t, err := j.open(ctx)
@@ -34,11 +37,18 @@ func (j *tableJournal) get(ctx context.Context) (*deltalog.Table, error) {
 		}
 		j.table = t
 	}
+	if t := j.table; t.Cached().Metadata().ID != j.id {
+		return nil, fmt.Errorf("look for table %s: %w", j.name, deltalog.ErrRecreated)
+	}
+	// Before a refresh, which may not notice.
+	if err := sameTable(ctx, j.table, j.table.Cached().Version()); err != nil {
+		return nil, err
+	}
 	return j.table, nil
 }
 
 func (j *tableJournal) version(ctx context.Context) (v int64, err error) {
-	defer j.forgetOn(&err)
+	defer j.forgetOn(ctx, &err)
 	t, err := j.get(ctx)
 	if err != nil {
 		return 0, err
@@ -50,14 +60,20 @@ func (j *tableJournal) version(ctx context.Context) (v int64, err error) {
 	return snap.Version(), nil
 }
 
-func (j *tableJournal) forgetOn(err *error) {
+// forgetOn forgets the table after an error, which says ErrTableDropped if that is why.
+func (j *tableJournal) forgetOn(ctx context.Context, err *error) {
+	if j.table != nil {
+		*err = droppedError(ctx, j.table, j.name, *err)
+	} else if errors.Is(*err, deltalog.ErrNotTable) {
+		*err = fmt.Errorf("%w: %w", ErrTableDropped, *err)
+	}
 	if *err != nil && !errors.Is(*err, deltalog.ErrConflict) && !errors.Is(*err, deltalog.ErrTxnAlreadyCommitted) {
 		j.table = nil
 	}
 }
 
 func (j *tableJournal) own(ctx context.Context, q ownQuery) (rows ownRows, err error) {
-	defer j.forgetOn(&err)
+	defer j.forgetOn(ctx, &err)
 	t, err := j.get(ctx)
 	if err != nil {
 		return ownRows{}, err
@@ -145,7 +161,7 @@ func mayHold(stats string, q ownQuery) bool {
 }
 
 func (j *tableJournal) append(ctx context.Context, producer string, msgs []*entry, since int64) (err error) {
-	defer j.forgetOn(&err)
+	defer j.forgetOn(ctx, &err)
 	t, err := j.get(ctx)
 	if err != nil {
 		return err

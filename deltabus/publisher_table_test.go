@@ -194,7 +194,7 @@ func TestBatchOnFlakyStore(t *testing.T) {
 func TestOwnRows(t *testing.T) {
 	t.Parallel()
 	b := testBus(t, store.NewMemory())
-	j := &tableJournal{table: b.messages, clock: time.Now}
+	j := &tableJournal{name: "messages", id: b.messages.Cached().Metadata().ID, table: b.messages, clock: time.Now}
 	add := func(producer string, from, n int64) {
 		var batch []*entry
 		for i := range n {
@@ -232,7 +232,7 @@ func TestOwnRows(t *testing.T) {
 func TestAppendAfter(t *testing.T) {
 	t.Parallel()
 	b := testBus(t, store.NewMemory())
-	j := &tableJournal{table: b.messages, clock: time.Now}
+	j := &tableJournal{name: "messages", id: b.messages.Cached().Metadata().ID, table: b.messages, clock: time.Now}
 	msg := func(producer string) []*entry {
 		return []*entry{{msg: Message{ID: producer, Topic: "t", Source: "s"}, Delivery: Delivery{receipt: Receipt{ProducerID: producer}}}}
 	}
@@ -240,7 +240,7 @@ func TestAppendAfter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := &tableJournal{table: b.messages, clock: time.Now}
+	other := &tableJournal{name: "messages", id: b.messages.Cached().Metadata().ID, table: b.messages, clock: time.Now}
 	if err := other.append(t.Context(), "p2", msg("p2"), -1); err != nil {
 		t.Fatal(err)
 	}
