@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +29,8 @@ type app struct {
 	// Settings of every verb.
 	output, config, dataDir, host, token, bus, logLevel, logFormat string
 	log                                                            *slog.Logger
+	// patience is how long publish goes on after a signal without an event becoming durable.
+	patience time.Duration
 }
 
 // usageError is a wrong invocation.
@@ -40,7 +43,7 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(fo
 
 // run executes one command line and returns its exit code.
 func run(args []string, in io.Reader, out, errOut io.Writer) int {
-	a := &app{in: in, out: out, err: errOut, started: processStart(), origins: map[string]string{}}
+	a := &app{in: in, out: out, err: errOut, started: processStart(), origins: map[string]string{}, patience: 5 * time.Second}
 	// The first signal asks to end, the second ends: verbs that can end gracefully listen to ctx.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -39,7 +39,7 @@ func exitCode(err error) int {
 		return exitFenced
 	case isAny(err, deltabus.ErrPositionExpired, deltabus.ErrTableRecreated, deltabus.ErrHistoryRewritten, deltabus.ErrFilterChanged):
 		return exitDecision
-	case isAny(err, deltalog.ErrNotTable, deltabus.ErrNoBus, deltabus.ErrNoSuchDeadLetter, errNoWorkspace, deltalog.ErrVersionNotFound):
+	case isAny(err, deltalog.ErrNotTable, deltabus.ErrTableDropped, deltabus.ErrNoBus, deltabus.ErrNoSuchDeadLetter, errNoWorkspace, deltalog.ErrVersionNotFound):
 		return exitNotFound
 	}
 	return exitFailed

@@ -115,23 +115,31 @@ func (a *app) publish(ctx context.Context, b *deltabus.Bus, topic, spool string,
 	if err != nil {
 		return err
 	}
-	// The first signal ends the input: what was read is still published and has its receipt. The second ends the waiting.
-	closing, cancel := untilSecondSignal(ctx)
+	// The first signal ends the input: what was read is still published and has its receipt, unless that makes no progress. The second ends
+	// the waiting.
+	closing, progress, cancel := afterSignal(ctx, a.patience)
 	defer cancel()
-	defer func() { err = errors.Join(err, p.Close(closing)) }()
-	receipts := a.receipts()
+	defer func() {
+		left := p.Close(closing)
+		if errors.Is(left, deltabus.ErrUndelivered) && err == context.Cause(closing) {
+			err = nil // says less
+		}
+		err = errors.Join(err, left)
+		a.reportUndelivered(left)
+	}()
+	receipts := a.receipts(progress)
 	if len(args) == 1 {
 		if topic == "" {
 			return usagef("--topic is required with PAYLOAD")
 		}
-		d, err := p.PublishAsync(ctx, deltabus.Message{Topic: topic, Payload: []byte(args[0])})
+		d, err := p.PublishAsync(closing, deltabus.Message{Topic: topic, Payload: []byte(args[0])})
 		if err != nil {
 			return err
 		}
-		if err := receipts.add(ctx, topic, d); err != nil {
+		if err := receipts.add(closing, topic, d); err != nil {
 			return err
 		}
-		return receipts.end(ctx)
+		return receipts.end(closing)
 	}
 	lines := readLines(ctx, a.in)
 	for n := 1; ; {
@@ -146,7 +154,7 @@ func (a *app) publish(ctx context.Context, b *deltabus.Bus, topic, spool string,
 			if !ok {
 				return receipts.end(closing)
 			}
-			if err := publishLine(ctx, p, receipts, l, n, topic); err != nil {
+			if err := publishLine(closing, p, receipts, l, n, topic); err != nil {
 				return errors.Join(receipts.end(closing), err)
 			}
 			n++
@@ -258,11 +266,37 @@ func hasLoneSurrogate(line []byte) bool {
 	return false
 }
 
+// maxReported bounds how many events that did not make it are named.
+const maxReported = 20
+
+// reportUndelivered says on stderr which events are not known to be durable, and what there is of them.
+func (a *app) reportUndelivered(err error) {
+	var u *deltabus.UndeliveredError
+	if !errors.As(err, &u) {
+		return
+	}
+	for i, m := range u.Messages {
+		if i == maxReported {
+			fmt.Fprintf(a.err, "not durable: %d more, those without a receipt\n", len(u.Messages)-i)
+			return
+		}
+		state := ""
+		switch {
+		case m.Spooled:
+			state = "  (kept on the spool)"
+		case m.Unclear:
+			state = "  (may be in the table all the same)"
+		}
+		fmt.Fprintf(a.err, "not durable: %s  %s%s\n", m.Message.ID, m.Message.Topic, state)
+	}
+}
+
 // receipts prints receipts in the order of the events, a bounded number of events behind the input.
 type receipts struct {
-	a       *app
-	waiting []waiting
-	rows    *jsonRows
+	a        *app
+	waiting  []waiting
+	rows     *jsonRows
+	progress func() // is told of each
 }
 
 type waiting struct {
@@ -279,7 +313,9 @@ type receiptJSON struct {
 	Path        string    `json:"path"`
 }
 
-func (a *app) receipts() *receipts { return &receipts{a: a, rows: a.jsonRows()} }
+func (a *app) receipts(progress func()) *receipts {
+	return &receipts{a: a, rows: a.jsonRows(), progress: progress}
+}
 
 func (r *receipts) add(ctx context.Context, topic string, d *deltabus.Delivery) error {
 	r.waiting = append(r.waiting, waiting{topic, d})
@@ -309,11 +345,15 @@ func (r *receipts) due() <-chan struct{} {
 // next prints the next receipt.
 func (r *receipts) next(ctx context.Context) error {
 	w := r.waiting[0]
-	r.waiting = r.waiting[1:]
 	got, err := w.d.Wait(ctx)
+	if err != nil && w.d.Err() == nil {
+		return err // its receipt may still come
+	}
+	r.waiting = r.waiting[1:]
 	if err != nil {
 		return err
 	}
+	r.progress()
 	if r.a.output == "table" {
 		_, err := fmt.Fprintf(r.a.out, "%s  %s  %d  %s\n", got.MessageID, w.topic, got.ProducerSeq, got.Path)
 		return err

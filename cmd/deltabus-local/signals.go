@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/deltabus/deltabus-local/deltabus"
 )
@@ -19,18 +22,36 @@ func (a *app) secondSignal(ctx context.Context, c *deltabus.Consumer) {
 	c.Stop() // the end of ctx was the first
 }
 
-// untilSecondSignal is a context that outlives ctx, which the first signal ends, until the next one. The caller cancels it.
-func untilSecondSignal(ctx context.Context) (context.Context, context.CancelFunc) {
-	second, cancel := context.WithCancel(context.WithoutCancel(ctx))
+// afterSignal is a context that outlives ctx, which the first signal ends: until the next one, or until nothing has made progress for so long
+// as patience. The caller cancels it.
+func afterSignal(ctx context.Context, patience time.Duration) (after context.Context, progress, cancel func()) {
+	after, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	moved := make(chan struct{}, 1)
 	stop := context.AfterFunc(ctx, func() {
 		again := make(chan os.Signal, 1)
 		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 		defer signal.Stop(again)
-		select {
-		case <-again:
-			cancel()
-		case <-second.Done():
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		for {
+			select {
+			case <-moved:
+				timer.Reset(patience)
+				continue
+			case <-timer.C:
+				end(fmt.Errorf("a signal, and nothing more became durable for %s", patience))
+			case <-again:
+				end(errors.New("a second signal"))
+			case <-after.Done():
+			}
+			return
 		}
 	})
-	return second, func() { stop(); cancel() }
+	progress = func() {
+		select {
+		case moved <- struct{}{}:
+		default:
+		}
+	}
+	return after, progress, func() { stop(); end(nil) }
 }
