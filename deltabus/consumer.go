@@ -137,10 +137,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 	case errors.Is(err, ErrFenced):
 		return err // nothing more is ours to write
 	}
-	if saveErr := c.finish(work); saveErr != nil && !(errors.Is(saveErr, ErrTableDropped) && errors.Is(err, ErrTableDropped)) {
-		return errors.Join(c.explain(err), saveErr)
+	saveErr := c.finish(work)
+	if saveErr == nil || errors.Is(err, ErrTableDropped) && errors.Is(saveErr, ErrTableDropped) { // which says the same again
+		return c.explain(err)
 	}
-	return c.explain(err)
+	return errors.Join(c.explain(err), saveErr)
 }
 
 func (c *Consumer) stopped() bool {

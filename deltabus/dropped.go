@@ -9,7 +9,7 @@ import (
 	"github.com/deltabus/deltabus-local/deltalog/store"
 )
 
-// ErrTableDropped: a table of the bus is no longer there, or, for any but a consumer's messages (ErrTableRecreated), another one has its name;
+// ErrTableDropped says that a table of the bus is no longer there, or, for any but a consumer's messages (ErrTableRecreated), another one has its name;
 // the text names it. Init makes what is missing again, without what was in it. A publisher ends with it, and so does a consumer.
 var ErrTableDropped = errors.New("the table was dropped")
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,9 @@ func KeepForConsumers(fullName string, open func(context.Context, string) (*delt
 		}
 		defer func() { _ = t.Close() }() // nothing was written
 		if checkShape(name, TableSpecs()[CheckpointsTable], t.Cached()) != nil {
+			if slices.Equal(t.Cached().Metadata().PartitionColumns, []string{"consumer_id"}) {
+				return 0, fmt.Errorf("table %s is of another version of this program", name)
+			}
 			return math.MaxInt64, nil // somebody else's
 		}
 		all, err := (&onTables{checkpointTable: t}).checkpoints(ctx)
