@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -73,6 +74,12 @@ func Running(dataDir string) (Info, bool, error) {
 		return Info{}, false, nil
 	}
 	lock, err := lockDir(dataDir)
+	if isReadOnly(err) {
+		lock, err = lockReadOnly(dataDir)
+		if isReadOnly(err) { // not even its owner's files may be read: no server that this user could use
+			return Info{}, false, nil
+		}
+	}
 	if err == nil {
 		return Info{}, false, lock.unlock()
 	}
@@ -111,6 +118,24 @@ func lockDir(dir string) (*dirLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
+	return lockFile(f, dir)
+}
+
+// isReadOnly reports whether err says that a file must not be written.
+func isReadOnly(err error) bool {
+	return errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS)
+}
+
+// lockReadOnly is lockDir where nothing can be written: what is locked is the file, not its content.
+func lockReadOnly(dir string) (*dirLock, error) {
+	f, err := os.Open(filepath.Join(dir, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	return lockFile(f, dir)
+}
+
+func lockFile(f *os.File, dir string) (*dirLock, error) {
 	taken, err := tryLock(f)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock data directory %s: %w", dir, err), f.Close())

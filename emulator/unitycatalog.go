@@ -321,6 +321,17 @@ func toColumn(f deltalog.Field, i int, partitions []string) ucColumn {
 	return c
 }
 
+// ucEntry is the JSON of what the catalog alone knows of a table.
+func ucEntry(info TableInfo) ucTable {
+	parts := strings.Split(info.FullName, ".")
+	return ucTable{
+		Name: parts[2], CatalogName: parts[0], SchemaName: parts[1], FullName: info.FullName, TableID: info.ID,
+		TableType: info.Type, DataSourceFormat: "DELTA", StorageLocation: info.Location, Comment: info.Comment,
+		Owner: owner, MetastoreID: metastoreID, CreatedBy: owner, UpdatedBy: owner,
+		CreatedAt: info.Created.UnixMilli(), UpdatedAt: info.Created.UnixMilli(), Columns: []ucColumn{},
+	}
+}
+
 // describe is the JSON of a table: the catalog's entry, and the columns and properties of its Delta log.
 func (e *Emulator) describe(r *http.Request, name string) (ucTable, error) {
 	info, err := e.workspace.Info(r.Context(), name)
@@ -335,13 +346,8 @@ func (e *Emulator) describe(r *http.Request, name string) (ucTable, error) {
 	if err != nil {
 		return ucTable{}, err
 	}
-	parts := strings.Split(info.FullName, ".")
-	out := ucTable{
-		Name: parts[2], CatalogName: parts[0], SchemaName: parts[1], FullName: info.FullName, TableID: info.ID,
-		TableType: info.Type, DataSourceFormat: "DELTA", StorageLocation: info.Location, Comment: info.Comment,
-		Properties: snap.Metadata().Configuration, Owner: owner, MetastoreID: metastoreID, CreatedBy: owner, UpdatedBy: owner,
-		CreatedAt: info.Created.UnixMilli(), UpdatedAt: snap.Timestamp().UnixMilli(), Columns: []ucColumn{},
-	}
+	out := ucEntry(info)
+	out.Properties, out.UpdatedAt = snap.Metadata().Configuration, snap.Timestamp().UnixMilli()
 	for i, f := range snap.Schema().Fields {
 		out.Columns = append(out.Columns, toColumn(f, i, snap.Metadata().PartitionColumns))
 	}
@@ -383,9 +389,9 @@ func (e *Emulator) listTables(w http.ResponseWriter, r *http.Request, _ string) 
 		if errors.Is(err, deltalog.ErrNotTable) {
 			continue // dropped meanwhile
 		}
-		if err != nil {
-			writeCatalogError(w, "TABLE", info.FullName, err)
-			return
+		if err != nil { // a table that cannot be read is in the list all the same, and no reason to hide the others
+			e.cfg.logger.Warn("list tables", "table", info.FullName, "error", err)
+			t = ucEntry(info)
 		}
 		if q.Get("omit_columns") == "true" {
 			t.Columns = nil

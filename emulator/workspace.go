@@ -25,6 +25,9 @@ type Workspace struct {
 	// each changes the options of single tables.
 	each []TableOptions
 
+	// restored are the tables that a new catalog was made of.
+	restored []string
+
 	// ending, if set, is told of a table that is about to be dropped, and returns when nothing is written to it any more.
 	ending func(*deltalog.Table)
 
@@ -38,7 +41,8 @@ type handle struct {
 	t  *deltalog.Table
 }
 
-// OpenDir opens the workspace in a data directory, making it if it is not there. each is as for WithTableOptions.
+// OpenDir opens the workspace in a data directory, making it if it is not there. A directory that may only be read is opened for reading:
+// CheckWritable tells. A catalog that is lost is made anew, see Restored. each is as for WithTableOptions.
 func OpenDir(ctx context.Context, dir string, each ...TableOptions) (*Workspace, error) {
 	return openWorkspace(ctx, settings{dataDir: dir, tableOptions: each})
 }
@@ -56,13 +60,12 @@ func openWorkspace(ctx context.Context, s settings) (*Workspace, error) {
 		if err != nil {
 			return nil, fmt.Errorf("open workspace %s: %w", w.dir, err)
 		}
-		w.dir, file = abs, filepath.Join(abs, "catalog.db")
+		w.dir, file = abs, filepath.Join(abs, catalogFile)
 		if w.store, err = store.NewLocal(filepath.Join(abs, "tables"), s.noSync); err != nil {
 			return nil, fmt.Errorf("open workspace: %w", err)
 		}
 	}
-	var err error
-	if w.catalog, err = catalog.Open(ctx, file, s.clock, s.noSync); err != nil {
+	if err := w.openCatalog(ctx, file, s); err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}
 	return w, nil

@@ -39,6 +39,9 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
+// seeSettings is what to do next about a wrong setting.
+const seeSettings = "'deltabus-local help settings' says where settings come from; 'deltabus-local config' shows them"
+
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
 // run executes one command line and returns its exit code.
@@ -52,12 +55,12 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil || errors.Is(err, syscall.EPIPE) { // a reader that has seen enough is no failure
 		return exitOK
 	}
 	fmt.Fprintf(errOut, "deltabus-local: %v\n", err)
-	if hint := hint(err); hint != "" {
+	if hint := hint(cmd.CommandPath(), err); hint != "" {
 		fmt.Fprintf(errOut, "  %s\n", hint)
 	}
 	return exitCode(err)
@@ -72,11 +75,12 @@ func (a *app) root() *cobra.Command {
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("unknown verb %q", args[0])
+				return unknownVerb(cmd, args[0])
 			}
 			return cmd.Help()
 		},
-		Args: cobra.ArbitraryArgs,
+		Args:                       cobra.ArbitraryArgs,
+		SuggestionsMinimumDistance: 2,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	f := root.PersistentFlags()
@@ -94,7 +98,31 @@ func (a *app) root() *cobra.Command {
 		asUsage(c)
 	}
 	root.AddCommand(topics()...)
+	strictHelp(root)
 	return root
+}
+
+func unknownVerb(root *cobra.Command, verb string) error {
+	if near := root.SuggestionsFor(verb); len(near) > 0 {
+		return usagef("unknown verb %q: did you mean %s?", verb, strings.Join(near, " or "))
+	}
+	return usagef("unknown verb %q", verb)
+}
+
+// strictHelp makes help of what is neither a verb nor a topic an error.
+func strictHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "help" {
+			continue
+		}
+		c.Args = func(_ *cobra.Command, args []string) error {
+			if found, _, err := root.Find(args); err != nil || found == root && len(args) > 0 {
+				return unknownVerb(root, strings.Join(args, " "))
+			}
+			return nil
+		}
+	}
 }
 
 // asUsage makes wrong arguments usage errors.
@@ -115,7 +143,7 @@ func asUsage(c *cobra.Command) {
 // prepare settles the settings and the log before a verb runs.
 func (a *app) prepare(cmd *cobra.Command) error {
 	if err := a.resolve(cmd); err != nil {
-		return &usageError{err}
+		return advise(&usageError{err}, seeSettings)
 	}
 	switch a.output {
 	case "table", "json", "jsonl":

@@ -170,7 +170,7 @@ func (a *app) configCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file, err := a.readConfig(cmd)
 			if err != nil {
-				return &usageError{err}
+				return advise(&usageError{err}, seeSettings)
 			}
 			type setting struct {
 				Verb   string `json:"verb"`
@@ -197,7 +197,7 @@ func (a *app) configCommand() *cobra.Command {
 				all = append(all, setting{verb, f.Name, value, a.origins[f.Name]})
 			})
 			if failed != nil {
-				return &usageError{failed}
+				return advise(&usageError{failed}, seeSettings)
 			}
 			sort.SliceStable(all, func(i, j int) bool { return all[i].Verb < all[j].Verb })
 			t := a.table("VERB", "KEY", "VALUE", "SOURCE")

@@ -65,7 +65,7 @@ func (a *app) runConformance(cmd *cobra.Command, targetName, history string, ids
 	}
 	scenarios, err := conformance.Select(ids)
 	if err != nil {
-		return &usageError{err}
+		return advise(&usageError{err}, "'deltabus-local conformance list' shows the scenarios there are")
 	}
 	t := a.table("SCENARIO", "LEVEL", "RESULT", "TIME", "TITLE")
 	var failed []string
@@ -95,7 +95,8 @@ func (a *app) runConformance(cmd *cobra.Command, targetName, history string, ids
 		return err
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("%d of %d scenarios failed: %s", len(failed), len(scenarios), strings.Join(failed, ", "))
+		return advise(fmt.Errorf("%d of %d scenarios failed: %s", len(failed), len(scenarios), strings.Join(failed, ", ")),
+			"run the failed ones again with --history DIR, which keeps what happened")
 	}
 	return nil
 }
@@ -107,7 +108,7 @@ func (a *app) conformanceWorker(cmd *cobra.Command) error {
 		return &usageError{err}
 	}
 	a.bus = spec.Schema
-	t, err := a.target(cmd.Context(), false)
+	t, err := a.target(cmd.Context(), writing)
 	if err != nil {
 		return err
 	}

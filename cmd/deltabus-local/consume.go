@@ -1,15 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"runtime"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,14 +16,6 @@ type consumeFlags struct {
 	follow                bool
 	changeFilter, reset   bool
 }
-
-// Exit codes of a command of --exec, besides 0 (done) and any other (try again).
-const (
-	execSkip = 65 // EX_DATAERR: a dead letter at once
-	execStop = 99 // stop the consumer before this event
-	// What a shell answers for a command that it cannot run, or cannot find.
-	execNotRun, execNotFound = 126, 127
-)
 
 func (a *app) consumeCommand() *cobra.Command {
 	var f consumeFlags
@@ -45,7 +31,7 @@ func (a *app) consumeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withBus(cmd.Context(), func(b *deltabus.Bus) error { return a.consume(cmd, b, f, opts) })
+			return a.withBus(cmd.Context(), writing, func(b *deltabus.Bus) error { return a.consume(cmd, b, f, opts) })
 		},
 	}
 	fl := c.Flags()
@@ -101,69 +87,19 @@ func (a *app) consume(cmd *cobra.Command, b *deltabus.Bus, f consumeFlags, opts 
 	if f.exec != "" {
 		handler = a.execHandler(f.exec)
 	}
-	c, err := b.Consumer(f.id, f.topic, handler, opts...)
+	var t tally
+	c, err := b.Consumer(f.id, f.topic, handler, append(opts, deltabus.WithObserver(t.observer()))...)
 	if err != nil {
 		return &usageError{err}
 	}
 	ctx := cmd.Context()
 	go a.secondSignal(ctx, c)
-	if err := c.Run(ctx); err != nil {
+	err = c.Run(ctx)
+	if f.exec != "" || t.dead > 0 {
+		fmt.Fprintf(a.err, "deltabus-local: %s\n", t.summary(f.id))
+	}
+	if err != nil || f.exec != "" {
 		return err
 	}
-	if f.exec != "" {
-		return nil
-	}
 	return rows.end()
-}
-
-// execHandler runs a command for each event.
-func (a *app) execHandler(command string) deltabus.Handler {
-	return func(ctx context.Context, e deltabus.Event) error {
-		line, err := json.Marshal(toEventJSON(e))
-		if err != nil {
-			return deltabus.Skip(err)
-		}
-		name, args := "sh", []string{"-c", command}
-		if runtime.GOOS == "windows" {
-			name, args = "cmd", []string{"/c", command}
-		}
-		cmd := exec.CommandContext(ctx, name, args...)
-		cmd.Stdin = bytes.NewReader(append(line, '\n'))
-		var said bytes.Buffer
-		cmd.Stdout, cmd.Stderr = a.out, &said
-		cmd.Env = append(os.Environ(), "DELTABUS_EVENT_TOPIC="+e.Topic, "DELTABUS_EVENT_ID="+e.ID, fmt.Sprintf("DELTABUS_EVENT_ATTEMPT=%d", e.Attempt))
-		err = cmd.Run()
-		if _, werr := a.err.Write(said.Bytes()); werr != nil {
-			a.log.Debug("stderr", "error", werr)
-		}
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) {
-			if err != nil { // it could not be started: no event is to blame
-				return deltabus.Stop(fmt.Errorf("run %q: %w", command, err))
-			}
-			return nil
-		}
-		cause := fmt.Errorf("command exited with %d%s", exit.ExitCode(), lastLine(said.String()))
-		switch exit.ExitCode() {
-		case execSkip:
-			return deltabus.Skip(cause)
-		case execStop:
-			return deltabus.Stop(cause)
-		case execNotRun, execNotFound: // no event is to blame
-			return deltabus.Stop(fmt.Errorf("the command of --exec could not be run: %w", cause))
-		}
-		return cause
-	}
-}
-
-// lastLine is the last line that a command wrote to stderr, for the dead letter.
-func lastLine(s string) string {
-	s = strings.TrimSpace(s)
-	if i := strings.LastIndexByte(s, '\n'); i >= 0 {
-		s = s[i+1:]
-	}
-	if s == "" {
-		return ""
-	}
-	return ": " + s[:min(len(s), 500)]
 }

@@ -35,7 +35,7 @@ func (a *app) consumersCommand() *cobra.Command {
 			"when, at least, the history stays that the consumer has yet to read, if it does not move: its retention and 90 days.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withBus(cmd.Context(), func(b *deltabus.Bus) error {
+			return a.withBus(cmd.Context(), reading, func(b *deltabus.Bus) error {
 				all, err := b.Consumers(cmd.Context())
 				if err != nil {
 					return err

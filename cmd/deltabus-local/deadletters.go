@@ -86,7 +86,7 @@ func (a *app) deadLettersList() *cobra.Command {
 			default:
 				return usagef("--status %q: use open, replayed or discarded", f.Status)
 			}
-			return a.withBus(cmd.Context(), func(b *deltabus.Bus) error {
+			return a.withBus(cmd.Context(), reading, func(b *deltabus.Bus) error {
 				all, err := b.DeadLetters().List(cmd.Context(), f)
 				if err != nil {
 					return err
@@ -106,7 +106,7 @@ func (a *app) deadLettersShow() *cobra.Command {
 		Short: "Show one dead letter with its event and every attempt",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withBus(cmd.Context(), func(b *deltabus.Bus) error {
+			return a.withBus(cmd.Context(), reading, func(b *deltabus.Bus) error {
 				d, err := b.DeadLetters().Get(cmd.Context(), args[0])
 				if err != nil {
 					return err
@@ -152,6 +152,14 @@ func selection(ids []string, consumer string) (deltabus.DeadLetterFilter, error)
 	return deltabus.DeadLetterFilter{}, usagef("which dead letters? give ids, or --consumer for all open ones of a consumer")
 }
 
+// printChanged prints the dead letters that a change was for. That there was none is no error: a repeat after a crash finds nothing to do.
+func (a *app) printChanged(done []deltabus.DeadLetter, f deltabus.DeadLetterFilter) error {
+	if len(done) == 0 && f.Consumer != "" {
+		fmt.Fprintf(a.err, "deltabus-local: no open dead letter of consumer %s; 'deltabus-local deadletters list' shows all there are\n", f.Consumer)
+	}
+	return a.printDeadLetters(done)
+}
+
 func (a *app) deadLettersReplay() *cobra.Command {
 	var consumer, to string
 	c := &cobra.Command{
@@ -165,12 +173,12 @@ func (a *app) deadLettersReplay() *cobra.Command {
 			if to != string(deltabus.ToConsumer) && to != string(deltabus.ToTopic) {
 				return usagef("--to %q: use consumer or topic", to)
 			}
-			return a.withBus(cmd.Context(), func(b *deltabus.Bus) error {
+			return a.withBus(cmd.Context(), writing, func(b *deltabus.Bus) error {
 				done, err := b.DeadLetters().Replay(cmd.Context(), f, deltabus.ReplayTarget(to))
 				if err != nil {
 					return err
 				}
-				return a.printDeadLetters(done)
+				return a.printChanged(done, f)
 			})
 		},
 	}
@@ -189,12 +197,12 @@ func (a *app) deadLettersDiscard() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withBus(cmd.Context(), func(b *deltabus.Bus) error {
+			return a.withBus(cmd.Context(), writing, func(b *deltabus.Bus) error {
 				done, err := b.DeadLetters().Discard(cmd.Context(), f)
 				if err != nil {
 					return err
 				}
-				return a.printDeadLetters(done)
+				return a.printChanged(done, f)
 			})
 		},
 	}

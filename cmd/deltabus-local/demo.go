@@ -100,7 +100,8 @@ func (a *app) demo(ctx context.Context, dir string) (err error) {
 		}
 	}
 	if len(d.Wrong) > 0 {
-		return fmt.Errorf("the demo found something wrong: %s", strings.Join(d.Wrong, "; "))
+		return advise(fmt.Errorf("the demo found something wrong: %s", strings.Join(d.Wrong, "; ")),
+			"run it on a new --dir, without a workspace in it; if it is wrong again, keep the directory: it shows what happened")
 	}
 	d.say("done       in %.1f s", d.Seconds)
 	return nil

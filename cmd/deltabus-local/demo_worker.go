@@ -53,7 +53,7 @@ func (d *demoTour) worker(ctx context.Context, kill int) (handled int, err error
 
 // demoWorker is the worker process: it handles events and says the id of each on stdout.
 func (a *app) demoWorker(cmd *cobra.Command) error {
-	return a.withBus(cmd.Context(), func(b *deltabus.Bus) error {
+	return a.withBus(cmd.Context(), writing, func(b *deltabus.Bus) error {
 		c, err := b.Consumer(demoConsumer, "orders.>", func(_ context.Context, e deltabus.Event) error {
 			var order struct{ Amount json.RawMessage }
 			if err := json.Unmarshal(e.Payload, &order); err != nil {

@@ -55,7 +55,7 @@ func (a *app) doctorCommand() *cobra.Command {
 				return err
 			}
 			if failed > 0 {
-				return fmt.Errorf("%d of %d checks failed", failed, len(checks))
+				return advise(fmt.Errorf("%d of %d checks failed", failed, len(checks)), "each has its remedy beside it")
 			}
 			return nil
 		},

@@ -5,6 +5,8 @@ import (
 
 	"github.com/deltabus/deltabus-local/deltabus"
 	"github.com/deltabus/deltabus-local/deltalog"
+	"github.com/deltabus/deltabus-local/internal/catalog"
+	"github.com/deltabus/deltabus-local/internal/databricks"
 )
 
 // Exit codes; exitCodes says what each means.
@@ -25,7 +27,7 @@ var exitCodes = []struct {
 	{exitOK, "done"},
 	{exitFailed, "failed"},
 	{exitUsage, "wrong usage: flags, arguments, configuration, input lines"},
-	{exitNotFound, "not found: no workspace, bus, table, version or dead letter"},
+	{exitNotFound, "not found: no workspace, bus, catalog, table, version or dead letter"},
 	{exitFenced, "fenced: another instance of the consumer has taken over. **Do not restart.**"},
 	{exitDecision, "the consumer needs a decision: its position expired, its table was recreated, history was rewritten, or its filter changed"},
 }
@@ -39,7 +41,7 @@ func exitCode(err error) int {
 		return exitFenced
 	case isAny(err, deltabus.ErrPositionExpired, deltabus.ErrTableRecreated, deltabus.ErrHistoryRewritten, deltabus.ErrFilterChanged):
 		return exitDecision
-	case isAny(err, deltalog.ErrNotTable, deltabus.ErrTableDropped, deltabus.ErrNoBus, deltabus.ErrNoSuchDeadLetter, errNoWorkspace, deltalog.ErrVersionNotFound):
+	case databricks.IsNotFound(err), isAny(err, deltalog.ErrNotTable, deltabus.ErrTableDropped, deltabus.ErrNoBus, deltabus.ErrNoSuchDeadLetter, errNoWorkspace, catalog.ErrNotFound, deltalog.ErrVersionNotFound):
 		return exitNotFound
 	}
 	return exitFailed

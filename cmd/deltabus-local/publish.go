@@ -98,7 +98,7 @@ func (a *app) publishCommand() *cobra.Command {
 			"once it is durable.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withBus(cmd.Context(), func(b *deltabus.Bus) error { return a.publish(cmd.Context(), b, topic, spool, args) })
+			return a.withBus(cmd.Context(), writing, func(b *deltabus.Bus) error { return a.publish(cmd.Context(), b, topic, spool, args) })
 		},
 	}
 	c.Flags().StringVar(&topic, "topic", "", "topic of events that do not name their own")
@@ -112,6 +112,9 @@ func (a *app) publish(ctx context.Context, b *deltabus.Bus, topic, spool string,
 		opts = append(opts, deltabus.WithSpool(spool))
 	}
 	p, err := b.Publisher(opts...)
+	if err != nil && spool != "" && !isAny(err, deltabus.ErrSpoolInUse, deltabus.ErrSpoolExpired) {
+		return advise(err, "give --spool a file in a directory that is there and that you may write")
+	}
 	if err != nil {
 		return err
 	}

@@ -113,8 +113,8 @@ func TestPublishOnAFullDiskEndsBySignal(t *testing.T) {
 			if !errors.As(err, &u) || !errors.Is(err, store.ErrInjected) || exitCode(err) != exitFailed {
 				t.Errorf("error %v", err)
 			}
-			if spool := strings.Contains(hint(err), "are kept"); spool != test.spool {
-				t.Errorf("hint %q", hint(err))
+			if spool := strings.Contains(hint("deltabus-local publish", err), "are kept"); spool != test.spool {
+				t.Errorf("hint %q", hint("deltabus-local publish", err))
 			}
 			for _, want := range test.want {
 				if !strings.Contains(errOut.String(), want) {

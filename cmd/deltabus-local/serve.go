@@ -75,6 +75,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	a.sayRestored(e.Workspace())
 	if f.readyFile != "" {
 		if err := e.Info().WriteFile(f.readyFile); err != nil {
 			return errors.Join(fmt.Errorf("ready file: %w", err), e.Stop(ctx))

@@ -37,30 +37,6 @@ func isPath(arg string) bool {
 	return err == nil && st.IsDir()
 }
 
-// storeOf finds where a table is, by name or path.
-func (a *app) storeOf(ctx context.Context, arg string) (store.Store, error) {
-	if isPath(arg) {
-		if !strings.HasPrefix(arg, "file:") {
-			if _, err := os.Stat(arg); err != nil { // opening a store would make the directory
-				return nil, fmt.Errorf("%w: %w", deltalog.ErrNotTable, err)
-			}
-		}
-		return deltabus.OpenLocation(arg)
-	}
-	if strings.Count(arg, ".") != 2 {
-		return nil, usagef("table %q: write it as catalog.schema.table, or give a path", arg)
-	}
-	t, err := a.target(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	open, err := t.workspace.Table(ctx, arg)
-	if err != nil {
-		return nil, errors.Join(err, t.close())
-	}
-	return open.Store(), t.close()
-}
-
 // openTable opens a table by name or path.
 func (a *app) openTable(ctx context.Context, arg string) (*deltalog.Table, error) {
 	st, err := a.storeOf(ctx, arg)
@@ -68,4 +44,51 @@ func (a *app) openTable(ctx context.Context, arg string) (*deltalog.Table, error
 		return nil, err
 	}
 	return deltalog.Open(ctx, st, deltalog.Options{CheckpointInterval: -1})
+}
+
+// storeOf finds where a table is, by name or path.
+func (a *app) storeOf(ctx context.Context, arg string) (store.Store, error) {
+	if isPath(arg) {
+		return a.storeAt(arg)
+	}
+	return a.storeNamed(ctx, arg)
+}
+
+// storeAt is the store of a table at a path.
+func (a *app) storeAt(path string) (store.Store, error) {
+	if err := a.refuse("the table is given by its path", "host", "token", "data-dir"); err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(path, "file:") {
+		if _, err := os.Stat(path); err != nil { // opening a store would make the directory
+			return nil, fmt.Errorf("%w: %w", deltalog.ErrNotTable, err)
+		}
+	}
+	return deltabus.OpenLocation(path)
+}
+
+// storeNamed is the store of catalog.schema.table. A table that cannot be opened is found by the catalog alone: the verb says what is wrong.
+func (a *app) storeNamed(ctx context.Context, name string) (st store.Store, err error) {
+	if strings.Count(name, ".") != 2 {
+		return nil, usagef("table %q: write it as catalog.schema.table, or give a path", name)
+	}
+	t, err := a.target(ctx, reading)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	open, err := t.workspace.Table(ctx, name)
+	if err == nil {
+		return open.Store(), nil
+	}
+	if errors.Is(err, deltalog.ErrNotTable) {
+		return nil, err
+	}
+	all, listErr := t.tables(ctx, strings.Split(name, ".")[0], strings.Split(name, ".")[1])
+	for _, i := range all {
+		if strings.EqualFold(i.Name, name) {
+			return deltabus.OpenLocation(i.Location)
+		}
+	}
+	return nil, errors.Join(err, listErr)
 }

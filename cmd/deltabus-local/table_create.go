@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deltabus/deltabus-local/deltalog"
+	"github.com/deltabus/deltabus-local/internal/catalog"
 )
 
 func (a *app) tableCreate() *cobra.Command {
@@ -19,6 +20,9 @@ func (a *app) tableCreate() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := deltalog.TableSpec{Description: comment, PartitionColumns: partition, Configuration: map[string]string{}}
+			if _, err := catalog.ParseName(args[0], 3); err != nil {
+				return usagef("write it as catalog.schema.table: %w", err)
+			}
 			if len(columns) == 0 {
 				return usagef("a table needs --column, like --column \"id BIGINT NOT NULL\"")
 			}
@@ -39,7 +43,7 @@ func (a *app) tableCreate() *cobra.Command {
 			if cdfOn {
 				spec.Configuration["delta.enableChangeDataFeed"] = "true"
 			}
-			t, err := a.target(cmd.Context(), true)
+			t, err := a.target(cmd.Context(), creating)
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"strings"
 
@@ -25,30 +26,37 @@ func (a *app) tableList() *cobra.Command {
 			if len(args) == 1 {
 				catalog, schema, _ = strings.Cut(args[0], ".")
 			}
-			target, err := a.target(cmd.Context(), false)
+			target, err := a.target(cmd.Context(), reading)
 			if err != nil {
+				return err
+			}
+			all, err := target.tables(cmd.Context(), catalog, schema)
+			if err := errors.Join(err, target.close()); err != nil {
 				return err
 			}
 			t := a.table("NAME", "TYPE", "LOCATION")
-			if target.dir != nil {
-				all, err := target.dir.List(cmd.Context(), catalog, schema)
-				if err != nil {
-					return errors.Join(err, target.close())
-				}
-				for _, i := range all {
-					t.row(tableJSON{i.FullName, i.Type, i.Location}, i.FullName, i.Type, i.Location)
-				}
-				return errors.Join(t.flush(), target.close())
-			}
-			client := databricks.Catalog{Host: target.host, Token: target.token}
-			all, err := client.Tables(cmd.Context(), catalog, schema)
-			if err != nil {
-				return err
-			}
 			for _, i := range all {
-				t.row(tableJSON{i.FullName, i.TableType, i.StorageLocation}, i.FullName, i.TableType, i.StorageLocation)
+				t.row(i, i.Name, i.Type, i.Location)
 			}
 			return t.flush()
 		},
 	}
+}
+
+// tables lists the tables of a catalog or schema as the catalog has them; "" for all.
+func (t *target) tables(ctx context.Context, catalog, schema string) ([]tableJSON, error) {
+	var out []tableJSON
+	if t.dir != nil {
+		all, err := t.dir.List(ctx, catalog, schema)
+		for _, i := range all {
+			out = append(out, tableJSON{i.FullName, i.Type, i.Location})
+		}
+		return out, err
+	}
+	client := databricks.Catalog{Host: t.host, Token: t.token}
+	all, err := client.Tables(ctx, catalog, schema)
+	for _, i := range all {
+		out = append(out, tableJSON{i.FullName, i.TableType, i.StorageLocation})
+	}
+	return out, err
 }

@@ -42,7 +42,8 @@ func (a *app) tableVerify() *cobra.Command {
 				return err
 			}
 			if len(report.Problems) > 0 {
-				return fmt.Errorf("table %s: %d problems", filepath.Base(args[0]), len(report.Problems))
+				return advise(fmt.Errorf("table %s: %d problems", filepath.Base(args[0]), len(report.Problems)),
+					"bring the files that the problems name back from a copy; what is still readable 'deltabus-local table rows --version N' shows")
 			}
 			return nil
 		},

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"net/url"
+	"strings"
 
 	"github.com/deltabus/deltabus-local/deltabus"
 	"github.com/deltabus/deltabus-local/emulator"
@@ -26,13 +26,24 @@ type target struct {
 	info        emulator.Info
 }
 
-// target finds the workspace: --host, else the server of --data-dir, else the directory. With create a directory is made if there is
-// none.
-func (a *app) target(ctx context.Context, create bool) (*target, error) {
+// access is what a verb does with its workspace.
+type access int
+
+const (
+	reading  access = iota // works on a directory that must not be written
+	writing                // is refused there, before anything is done
+	creating               // makes the directory if there is none
+)
+
+// target finds the workspace: --host, else the server of --data-dir, else the directory.
+func (a *app) target(ctx context.Context, to access) (*target, error) {
 	if err := a.refuseBoth(); err != nil {
 		return nil, err
 	}
 	if a.host != "" {
+		if u, err := url.Parse(a.host); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return nil, advise(usagef("host %q (%s): write it as http://localhost:8080 or https://…", a.host, a.origins["host"]), seeSettings)
+		}
 		return serverTarget(a.host, a.token, emulator.Info{}), nil
 	}
 	info, running, err := emulator.Running(a.dataDir)
@@ -42,14 +53,28 @@ func (a *app) target(ctx context.Context, create bool) (*target, error) {
 	if running {
 		return serverTarget(info.HTTP, info.Token, info), nil
 	}
-	if _, err := os.Stat(filepath.Join(a.dataDir, "catalog.db")); err != nil && !create {
+	if to != creating && !emulator.IsDataDir(a.dataDir) {
 		return nil, fmt.Errorf("%w: no server runs on %s, and it is no data directory", errNoWorkspace, a.dataDir)
 	}
 	dir, err := emulator.OpenDir(ctx, a.dataDir, deltabus.KeepForConsumers)
 	if err != nil {
 		return nil, err
 	}
+	a.sayRestored(dir)
+	if to != reading {
+		if err := dir.CheckWritable(); err != nil {
+			return nil, errors.Join(err, dir.Close())
+		}
+	}
 	return &target{workspace: dir, dir: dir}, nil
+}
+
+// sayRestored tells that a lost catalog was made anew.
+func (a *app) sayRestored(w *emulator.Workspace) {
+	if names := w.Restored(); len(names) > 0 {
+		fmt.Fprintf(a.err, "deltabus-local: the catalog of %s was lost; found by their files: %s\n", a.dataDir, strings.Join(names, ", "))
+		fmt.Fprintln(a.err, "  ids and credentials are new; external tables and schemas without tables have to be made again")
+	}
 }
 
 // refuseBoth refuses two flags that each say which workspace is meant.
@@ -81,8 +106,8 @@ func (a *app) openBus(ctx context.Context, t *target) (*deltabus.Bus, error) {
 }
 
 // withBus runs f with the bus of --bus.
-func (a *app) withBus(ctx context.Context, f func(*deltabus.Bus) error) error {
-	t, err := a.target(ctx, false)
+func (a *app) withBus(ctx context.Context, to access, f func(*deltabus.Bus) error) error {
+	t, err := a.target(ctx, to)
 	if err != nil {
 		return err
 	}

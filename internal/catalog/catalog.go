@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	_ "modernc.org/sqlite" // the driver
+	"modernc.org/sqlite" // the driver too
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // Sentinels; test with errors.Is.
@@ -26,6 +27,8 @@ var (
 	ErrName = errors.New("invalid name")
 	// ErrNotEmpty: a catalog or schema that still holds something.
 	ErrNotEmpty = errors.New("not empty")
+	// ErrDamaged: the file is no catalog, or not one any more.
+	ErrDamaged = errors.New("damaged catalog")
 	// ErrPermanent: catalog main and schema main.default are always there.
 	ErrPermanent = errors.New("always exists and cannot be deleted")
 )
@@ -76,7 +79,11 @@ PRAGMA user_version = 1;
 
 // Open opens the catalog in a file, or in memory if path is "". Catalog main with schema default always exists. now may
 // be nil for time.Now. With noSync the file is never synced: what the machine forgets when it stops may be the whole of it.
-func Open(ctx context.Context, path string, now func() time.Time, noSync bool) (*Catalog, error) {
+//
+// found, which may be nil, is asked for the tables that a new file begins with: those of a workspace that has lost its file. They are
+// recorded with the file's first transaction, wholly or not at all, with their catalogs and schemas; each has a Location and a Type, and gets an
+// ID. found must not call the catalog.
+func Open(ctx context.Context, path string, now func() time.Time, noSync bool, found func() ([]Table, error)) (*Catalog, error) {
 	if now == nil {
 		now = time.Now
 	}
@@ -93,28 +100,72 @@ func Open(ctx context.Context, path string, now func() time.Time, noSync bool) (
 	}
 	db.SetMaxOpenConns(1) // names are few; and a database in memory is its connection
 	c := &Catalog{db: db, now: now}
-	if err := c.prepare(ctx); err != nil {
+	if err := c.prepare(ctx, found); err != nil {
+		var e *sqlite.Error
+		if errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_NOTADB || e.Code()&0xff == sqlite3.SQLITE_CORRUPT) {
+			err = fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
 		return nil, errors.Join(fmt.Errorf("open catalog %s: %w", path, err), db.Close())
 	}
 	return c, nil
 }
 
 // prepare makes the tables of a new file, in one transaction: that is one wait for the disk, and no half of it after a crash.
-func (c *Catalog) prepare(ctx context.Context) error {
-	var found int
-	if err := c.db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&found); err != nil {
+func (c *Catalog) prepare(ctx context.Context, found func() ([]Table, error)) error {
+	is, err := version(ctx, c.db)
+	if err != nil || is == layout {
 		return err
 	}
-	switch {
-	case found == layout:
-		return nil
-	case found > layout:
-		return fmt.Errorf("its layout is version %d, this program knows %d: use a newer deltabus-local", found, layout)
+	if is > layout {
+		return fmt.Errorf("its layout is version %d, this program knows %d: use a newer deltabus-local", is, layout)
 	}
 	return c.write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, schemaSQL)
-		return err
+		if is, err := version(ctx, tx); err != nil || is == layout { // another process was quicker
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, schemaSQL); err != nil || found == nil {
+			return err
+		}
+		tables, err := found()
+		if err != nil {
+			return err
+		}
+		for _, t := range tables {
+			if err := c.restore(ctx, tx, t); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
+}
+
+func version(ctx context.Context, db interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+},
+) (v int, err error) {
+	err = db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&v)
+	return v, err
+}
+
+// restore records a table that is there, with what is above it.
+func (c *Catalog) restore(ctx context.Context, tx *sql.Tx, t Table) error {
+	now := c.now().UnixMilli()
+	if _, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO catalogs VALUES (?, '', ?)`, t.Catalog, now); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO schemas VALUES (?, ?, '', ?)`, t.Catalog, t.Schema, now); err != nil {
+		return err
+	}
+	t.ID = uuid.NewString()
+	if t.Created.IsZero() {
+		t.Created = c.now()
+	}
+	return insert(ctx, tx, t)
+}
+
+func insert(ctx context.Context, tx *sql.Tx, t Table) error {
+	return exec(ctx, tx, "create table "+t.FullName(), `INSERT INTO tables VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		t.Catalog, t.Schema, t.Name, t.ID, t.Location, t.Type, t.Comment, t.Created.UnixMilli())
 }
 
 // write runs f in a transaction that has the file's write lock from its beginning.
@@ -271,9 +322,7 @@ func (c *Catalog) CreateTable(ctx context.Context, t Table, files func() error) 
 	t.Catalog, t.Schema, t.Name = n[0], n[1], n[2]
 	t.ID, t.Created = uuid.NewString(), c.now()
 	return t, c.write(ctx, func(tx *sql.Tx) error {
-		err := exec(ctx, tx, "create table "+t.FullName(), `INSERT INTO tables VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-			t.Catalog, t.Schema, t.Name, t.ID, t.Location, t.Type, t.Comment, t.Created.UnixMilli())
-		if err != nil || files == nil {
+		if err := insert(ctx, tx, t); err != nil || files == nil {
 			return err
 		}
 		return files()

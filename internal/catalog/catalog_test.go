@@ -15,7 +15,7 @@ func TestCatalogNames(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"", filepath.Join(t.TempDir(), "a b?c.db")} {
 		ctx := context.Background()
-		c, err := Open(ctx, path, nil, false)
+		c, err := Open(ctx, path, nil, false, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestCatalogNames(t *testing.T) {
 
 func open(t *testing.T, path string) *Catalog {
 	t.Helper()
-	c, err := Open(context.Background(), path, nil, false)
+	c, err := Open(context.Background(), path, nil, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestSeveralProcesses(t *testing.T) {
 	for range n {
 		wg.Go(func() {
 			ctx := context.Background()
-			c, err := Open(ctx, path, nil, false)
+			c, err := Open(ctx, path, nil, false, nil)
 			if err != nil {
 				t.Error(err)
 				return
@@ -177,7 +177,7 @@ func TestSeveralProcesses(t *testing.T) {
 func TestSyncOnlyIfAsked(t *testing.T) {
 	t.Parallel()
 	for noSync, want := range map[bool]int{false: 2, true: 0} { // FULL, OFF
-		c, err := Open(context.Background(), filepath.Join(t.TempDir(), "c.db"), nil, noSync)
+		c, err := Open(context.Background(), filepath.Join(t.TempDir(), "c.db"), nil, noSync, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,19 +197,46 @@ func TestNewerLayoutIsRefused(t *testing.T) {
 	if _, err := open(t, path).db.Exec(`PRAGMA user_version = 99`); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := Open(context.Background(), path, nil, false); err == nil || !strings.Contains(err.Error(), "99") {
+	if c, err := Open(context.Background(), path, nil, false, nil); err == nil || !strings.Contains(err.Error(), "99") {
 		t.Errorf("got %v, %v", c, err)
 	}
 }
 
 func BenchmarkOpenMemory(b *testing.B) {
 	for b.Loop() {
-		c, err := Open(context.Background(), "", nil, false)
+		c, err := Open(context.Background(), "", nil, false, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
 		if err := c.Close(); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A new file begins with the tables that are found; a file that is there is not changed by them.
+func TestOpenWithFoundTables(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "c.db")
+	there := Table{Catalog: "lab", Schema: "s", Name: "t", Location: "lab/s/t", Type: "MANAGED", Comment: "x"}
+	failed := errors.New("disk")
+	if _, err := Open(t.Context(), path, nil, false, func() ([]Table, error) { return nil, failed }); !errors.Is(err, failed) {
+		t.Fatalf("got %v", err)
+	}
+	for _, found := range []func() ([]Table, error){
+		func() ([]Table, error) { return []Table{there}, nil },
+		func() ([]Table, error) { t.Error("asked again"); return nil, nil },
+	} {
+		c, err := Open(t.Context(), path, nil, false, found)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.Table(t.Context(), "lab.s.t")
+		if err != nil || got.ID == "" || got.Location != there.Location || got.Comment != "x" || got.Created.IsZero() {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }
