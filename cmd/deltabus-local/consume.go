@@ -98,8 +98,8 @@ func (a *app) consume(cmd *cobra.Command, b *deltabus.Bus, f consumeFlags, opts 
 	if f.exec != "" || t.dead > 0 {
 		fmt.Fprintf(a.err, "deltabus-local: %s\n", t.summary(f.id))
 	}
-	if err != nil || f.exec != "" {
+	if f.exec != "" {
 		return err
 	}
-	return rows.end()
+	return rows.end(err)
 }

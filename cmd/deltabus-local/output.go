@@ -126,15 +126,18 @@ func (r *jsonRows) addAll(n int64, appendRow func(dst []byte, i int) ([]byte, er
 	return nil
 }
 
-func (r *jsonRows) end() error {
-	if !r.array {
-		return nil
-	}
+// end ends the array, also one that err cut short: what was printed is JSON. It returns err, or else its own error.
+func (r *jsonRows) end(err error) error {
 	text := "\n]\n"
-	if r.n == 0 {
+	switch {
+	case !r.array, r.n == 0 && err != nil: // a failure without results prints none
+		return err
+	case r.n == 0:
 		text = "[]\n"
 	}
-	_, err := io.WriteString(r.w, text)
+	if _, failed := io.WriteString(r.w, text); err == nil {
+		err = failed
+	}
 	return err
 }
 

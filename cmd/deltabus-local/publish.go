@@ -131,6 +131,7 @@ func (a *app) publish(ctx context.Context, b *deltabus.Bus, topic, spool string,
 		a.reportUndelivered(left)
 	}()
 	receipts := a.receipts(progress)
+	defer func() { err = receipts.rows.end(err) }()
 	if len(args) == 1 {
 		if topic == "" {
 			return usagef("--topic is required with PAYLOAD")
@@ -374,5 +375,5 @@ func (r *receipts) end(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.rows.end()
+	return nil
 }

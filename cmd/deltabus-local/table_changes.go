@@ -27,13 +27,13 @@ func (a *app) tableChanges() *cobra.Command {
 			rows := a.jsonRows()
 			for b, err := range cdf.Read(cmd.Context(), t, r, nil) {
 				if err != nil {
-					return err
+					return rows.end(err)
 				}
 				if err := rows.addAll(b.Rows.NumRows(), b.AppendRowJSON); err != nil {
-					return err
+					return rows.end(err)
 				}
 			}
-			return rows.end()
+			return rows.end(nil)
 		},
 	}
 	c.Flags().Int64Var(&from, "from", -1, "first version (required)")

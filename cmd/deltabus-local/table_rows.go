@@ -27,14 +27,14 @@ func (a *app) tableRows() *cobra.Command {
 			rows := a.jsonRows()
 			for rec, err := range t.Scan(cmd.Context(), s, nil, nil) {
 				if err != nil {
-					return err
+					return rows.end(err)
 				}
 				err := rows.addAll(rec.NumRows(), func(dst []byte, i int) ([]byte, error) { return deltalog.AppendRowJSON(dst, rec, i) })
 				if err != nil {
-					return err
+					return rows.end(err)
 				}
 			}
-			return rows.end()
+			return rows.end(nil)
 		},
 	}
 	c.Flags().Int64Var(&version, "version", -1, "version to read (default: the newest)")
