@@ -154,8 +154,12 @@ func selection(ids []string, consumer string) (deltabus.DeadLetterFilter, error)
 
 // printChanged prints the dead letters that a change was for. That there was none is no error: a repeat after a crash finds nothing to do.
 func (a *app) printChanged(done []deltabus.DeadLetter, f deltabus.DeadLetterFilter) error {
-	if len(done) == 0 && f.Consumer != "" {
-		fmt.Fprintf(a.err, "deltabus-local: no open dead letter of consumer %s; 'deltabus-local deadletters list' shows all there are\n", f.Consumer)
+	const look = "'deltabus-local deadletters list' shows all there are"
+	switch before := len(f.IDs) - len(done); {
+	case len(done) == 0 && f.Consumer != "":
+		fmt.Fprintf(a.err, "deltabus-local: no open dead letter of consumer %s; %s\n", f.Consumer, look)
+	case before > 0:
+		fmt.Fprintf(a.err, "deltabus-local: %d of %d are not open any more; %s\n", before, len(f.IDs), look)
 	}
 	return a.printDeadLetters(done)
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -137,7 +138,11 @@ func (a *app) checkDir(ctx context.Context) (checks []checkJSON, stamped time.Ti
 	} {
 		found, err := check.try()
 		if err != nil {
-			return append(checks, checkJSON{Check: check.name, Found: err.Error(), Remedy: check.remedy}), stamped
+			c := checkJSON{Check: check.name, Found: err.Error(), Remedy: check.remedy}
+			if errors.Is(err, syscall.ENOSPC) {
+				c.Remedy = "free space on that disk"
+			}
+			return append(checks, c), stamped
 		}
 		checks = append(checks, checkJSON{Check: check.name, OK: true, Found: found})
 	}

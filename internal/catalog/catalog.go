@@ -7,9 +7,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -101,11 +103,7 @@ func Open(ctx context.Context, path string, now func() time.Time, noSync bool, f
 	db.SetMaxOpenConns(1) // names are few; and a database in memory is its connection
 	c := &Catalog{db: db, now: now}
 	if err := c.prepare(ctx, found); err != nil {
-		var e *sqlite.Error
-		if errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_NOTADB || e.Code()&0xff == sqlite3.SQLITE_CORRUPT) {
-			err = fmt.Errorf("%w: %w", ErrDamaged, err)
-		}
-		return nil, errors.Join(fmt.Errorf("open catalog %s: %w", path, err), db.Close())
+		return nil, errors.Join(fmt.Errorf("open catalog %s: %w", path, explain(err)), db.Close())
 	}
 	return c, nil
 }
@@ -172,12 +170,30 @@ func insert(ctx context.Context, tx *sql.Tx, t Table) error {
 func (c *Catalog) write(ctx context.Context, f func(*sql.Tx) error) error {
 	tx, err := c.db.BeginTx(ctx, nil)
 	if err != nil {
-		return err
+		return explain(err)
 	}
 	if err := f(tx); err != nil {
-		return errors.Join(err, tx.Rollback())
+		_ = tx.Rollback() // after some errors SQLite has done so itself
+		return explain(err)
 	}
-	return tx.Commit()
+	return explain(tx.Commit())
+}
+
+// explain makes SQLite's errors about the file match what they mean: ErrDamaged, or the system's own.
+func explain(err error) error {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("%w: %w", syscall.ENOSPC, err)
+	case sqlite3.SQLITE_READONLY:
+		return fmt.Errorf("%w: %w", fs.ErrPermission, err)
+	}
+	return err
 }
 
 // Close closes the file.

@@ -2,12 +2,16 @@ package catalog
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -211,6 +215,37 @@ func BenchmarkOpenMemory(b *testing.B) {
 		if err := c.Close(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// What SQLite says of the file is told by the errors that callers know: a damaged file, a full disk (here by a limit on the file's size).
+func TestErrorsOfTheFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "c.db")
+	if err := os.WriteFile(path, []byte(strings.Repeat("no catalog ", 20)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), path, nil, false, nil); !errors.Is(err, ErrDamaged) {
+		t.Errorf("damaged: %v", err)
+	}
+	c, err := Open(t.Context(), path+"2", nil, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.db.Exec(`PRAGMA max_page_count = 1`); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		if err = c.write(t.Context(), func(tx *sql.Tx) error {
+			_, err := tx.Exec(`INSERT INTO settings VALUES (?, ?)`, strconv.Itoa(i), strings.Repeat("x", 1000))
+			return err
+		}); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "rollback") {
+		t.Errorf("full: %v", err)
 	}
 }
 
