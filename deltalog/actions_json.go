@@ -11,24 +11,38 @@ import (
 // The error matches ErrCorrupt and names the line.
 func ParseCommit(data []byte) ([]Action, error) {
 	var actions []Action
+	err := eachLine(data, func(line []byte) error {
+		var a Action
+		if err := json.Unmarshal(line, &a); err != nil {
+			return err
+		}
+		if err := a.check(); err != nil {
+			return err
+		}
+		if !a.unknown() {
+			actions = append(actions, a)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("parse commit: %w", err)
+	}
+	return actions, nil
+}
+
+// eachLine gives the lines of a file of actions to read, and says at which it failed: the error matches ErrCorrupt.
+func eachLine(data []byte, read func(line []byte) error) error {
 	for n := 1; len(data) > 0; n++ {
 		line, rest, _ := bytes.Cut(data, []byte("\n"))
 		data = rest
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		var a Action
-		if err := json.Unmarshal(line, &a); err != nil {
-			return nil, fmt.Errorf("parse commit: line %d: %w: %w", n, ErrCorrupt, err)
-		}
-		if err := a.check(); err != nil {
-			return nil, fmt.Errorf("parse commit: line %d: %w: %w", n, ErrCorrupt, err)
-		}
-		if !a.unknown() {
-			actions = append(actions, a)
+		if err := read(line); err != nil {
+			return fmt.Errorf("line %d: %w: %w", n, ErrCorrupt, err)
 		}
 	}
-	return actions, nil
+	return nil
 }
 
 // unknown reports whether the line held no action that this package knows.

@@ -262,83 +262,6 @@ func (t *Table) maybeCheckpoint() {
 	})
 }
 
-// readCheckpoint reads the classic checkpoint of version, whoever wrote it: columns are found by name, others passed over.
-func (t *Table) readCheckpoint(ctx context.Context, version int64) (actions []Action, err error) {
-	name := checkpointName(version)
-	f, err := t.st.Open(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		err = errors.Join(err, f.Close())
-		if r := recover(); r != nil { // parquet-go panics on some damage
-			actions, err = nil, fmt.Errorf("%s: %w: %v", name, ErrCorrupt, r)
-		}
-	}()
-	tail, err := newTailReader(f)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if tail.failed != nil {
-			actions, err = nil, tail.failed
-		}
-	}()
-	pf, err := tail.open()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	for _, group := range pf.RowGroups() {
-		r, err := readCheckpointGroup(pf, group)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w: %w", name, ErrCorrupt, err)
-		}
-		for i := range r.n {
-			if a, ok := r.action(i); ok {
-				if err := a.check(); err != nil {
-					return nil, fmt.Errorf("%s: %w: %w", name, ErrCorrupt, err)
-				}
-				actions = append(actions, a)
-			}
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-	}
-	if slices.ContainsFunc(pf.Root().Columns(), func(c *parquet.Column) bool { return c.Name() == "sidecar" }) {
-		for _, a := range actions {
-			if a.Add != nil {
-				return actions, nil // V2 content, inline
-			}
-		}
-		if hasSidecars(pf) {
-			return nil, fmt.Errorf("%s: %w", name, errSidecars)
-		}
-	}
-	return actions, nil
-}
-
-// errSidecars says that a checkpoint keeps its files elsewhere. The table may still be read another way.
-var errSidecars = fmt.Errorf("%w: v2Checkpoint with sidecars", ErrUnsupported)
-
-// hasSidecars reports whether a V2 checkpoint keeps its files elsewhere.
-func hasSidecars(pf *parquet.File) bool {
-	leaf, ok := findLeaf(pf.Root(), "sidecar", "path")
-	if !ok {
-		return false
-	}
-	for _, group := range pf.RowGroups() {
-		columns, err := leafRows(group, leaf)
-		if err != nil {
-			return true
-		}
-		if slices.ContainsFunc(columns, func(vs []parquet.Value) bool { return len(vs) > 0 && !vs[0].IsNull() }) {
-			return true
-		}
-	}
-	return false
-}
-
 // findLeaf finds the leaf column under root by the names of its path; list wrappers below are passed through. What repeats in a map is
 // "key_value", "key" and "value" to the format, and "entries" or "keys" to some writers: there the place counts, not the name.
 func findLeaf(root *parquet.Column, path ...string) (*parquet.Column, bool) {
@@ -367,9 +290,4 @@ func findLeaf(root *parquet.Column, path ...string) (*parquet.Column, bool) {
 // child is the index of the column of c with this name, or -1.
 func child(c *parquet.Column, name string) int {
 	return slices.IndexFunc(c.Columns(), func(x *parquet.Column) bool { return strings.EqualFold(x.Name(), name) })
-}
-
-// ReadCheckpoint reads the actions of the classic checkpoint of a version, for audits.
-func ReadCheckpoint(ctx context.Context, st store.Store, version int64) ([]Action, error) {
-	return (&Table{st: st}).readCheckpoint(ctx, version)
 }

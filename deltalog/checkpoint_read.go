@@ -126,6 +126,10 @@ var checkpointLeaves = [][]string{
 	{"domainMetadata", "domain"},
 	{"domainMetadata", "configuration"},
 	{"domainMetadata", "removed"},
+	{"sidecar", "path"},
+	{"checkpointMetadata", "version"},
+	{"checkpointMetadata", "tags", "key_value", "key"},
+	{"checkpointMetadata", "tags", "key_value", "value"},
 }
 
 func readCheckpointGroup(pf *parquet.File, group parquet.RowGroup) (*checkpointGroup, error) {

@@ -48,7 +48,7 @@ func TestCheckpointHoldsEveryField(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := canonical(t, append(actions, Action{Metadata: s.metadata}))
-			got, err := tab.readCheckpoint(t.Context(), 1)
+			got, err := tab.readCheckpoint(t.Context(), classic(1))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +152,7 @@ func TestEmptyFeatureLists(t *testing.T) {
 	if err := tab.Checkpoint(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	got, err := tab.readCheckpoint(t.Context(), 1)
+	got, err := tab.readCheckpoint(t.Context(), classic(1))
 	if err != nil {
 		t.Fatal(err)
 	}

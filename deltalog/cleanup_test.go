@@ -363,8 +363,8 @@ func TestHintNeverGoesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if v, ok := tab.readLastCheckpoint(t.Context()); !ok || v != 2 {
-		t.Errorf("hint %d", v)
+	if c, ok := tab.readLastCheckpoint(t.Context()); !ok || c.version != 2 {
+		t.Errorf("hint %d", c.version)
 	}
 }
 

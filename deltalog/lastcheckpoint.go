@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,22 +27,41 @@ type lastCheckpoint struct {
 	Checksum      string `json:"checksum,omitempty"`
 }
 
-// readLastCheckpoint returns the version of the hint, if there is a usable one that leads to a classic checkpoint.
-func (t *Table) readLastCheckpoint(ctx context.Context) (int64, bool) {
+// readLastCheckpoint returns the checkpoint that the hint names, if there is a usable one. Whether it is there is not looked at.
+func (t *Table) readLastCheckpoint(ctx context.Context) (checkpointFiles, bool) {
 	data, err := t.st.Get(ctx, lastCheckpointName)
 	if err != nil {
-		return 0, false
+		return checkpointFiles{}, false
 	}
 	var hint struct {
 		Version *int64 `json:"version"`
 		Parts   *int64 `json:"parts"`
+		V2      *struct {
+			Path string `json:"path"`
+		} `json:"v2Checkpoint"`
 	}
-	if json.Unmarshal(data, &hint) != nil || hint.Version == nil || *hint.Version < 0 || hint.Parts != nil && *hint.Parts > 1 {
-		return 0, false
+	if json.Unmarshal(data, &hint) != nil || hint.Version == nil || *hint.Version < 0 {
+		return checkpointFiles{}, false
 	}
-	t.lastCheckpoint.CompareAndSwap(0, *hint.Version)
-	return *hint.Version, true
+	c := classic(*hint.Version)
+	switch {
+	case hint.V2 != nil:
+		name := logDir + path.Base(hint.V2.Path)
+		if f := parseLogName(name); f.version != c.version || f.kind != classicCheckpoint && f.kind != uuidCheckpoint {
+			return checkpointFiles{}, false
+		}
+		c = checkpointFiles{c.version, parseLogName(name).kind, []string{name}}
+	case hint.Parts != nil && (*hint.Parts < 1 || *hint.Parts > maxHintedParts):
+		return checkpointFiles{}, false
+	case hint.Parts != nil:
+		c = multiPart(c.version, int(*hint.Parts))
+	}
+	t.lastCheckpoint.CompareAndSwap(0, c.version)
+	return c, true
 }
+
+// maxHintedParts bounds how many parts a hint, which may say anything, is believed to have.
+const maxHintedParts = 1 << 16
 
 // writeLastCheckpoint writes the hint, unless there is one for a later version.
 func (t *Table) writeLastCheckpoint(ctx context.Context, l lastCheckpoint) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,8 +23,9 @@ func checkpointName(version int64) string {
 
 // logFile is what a name in _delta_log says.
 type logFile struct {
-	version int64
-	kind    logKind
+	version     int64
+	kind        logKind
+	part, parts int // of a multi-part checkpoint
 }
 
 type logKind int
@@ -33,14 +33,19 @@ type logKind int
 const (
 	otherFile logKind = iota
 	commitFile
+	multiPartCheckpoint
 	classicCheckpoint
-	otherCheckpoint // multi-part or V2
-	derivedFile     // a checksum, or a compaction of commits from version on: nothing that is not elsewhere
+	uuidCheckpoint // V2
+	derivedFile    // a checksum, or a compaction of commits from version on: nothing that is not elsewhere
 )
 
 // makesTable reports whether a file of this kind shows that there is a table.
 func (k logKind) makesTable() bool {
-	return k == commitFile || k == classicCheckpoint || k == otherCheckpoint
+	return k == commitFile || k.checkpoint()
+}
+
+func (k logKind) checkpoint() bool {
+	return k == multiPartCheckpoint || k == classicCheckpoint || k == uuidCheckpoint
 }
 
 // parseLogName reads a name in _delta_log; names that follow no known pattern are otherFile.
@@ -53,15 +58,15 @@ func parseLogName(name string) logFile {
 	if err != nil || version < 0 {
 		return logFile{kind: otherFile}
 	}
-	switch rest := base[20:]; {
+	rest := base[20:]
+	if f, ok := parseCheckpointName(version, rest); ok {
+		return f
+	}
+	switch {
 	case rest == ".json":
-		return logFile{version, commitFile}
-	case rest == ".checkpoint.parquet":
-		return logFile{version, classicCheckpoint}
-	case strings.HasPrefix(rest, ".checkpoint.") && (strings.HasSuffix(rest, ".parquet") || strings.HasSuffix(rest, ".json")):
-		return logFile{version, otherCheckpoint}
+		return logFile{version: version, kind: commitFile}
 	case rest == ".crc", len(rest) == len("."+".compacted.json")+20 && strings.HasSuffix(rest, ".compacted.json"):
-		return logFile{version, derivedFile}
+		return logFile{version: version, kind: derivedFile}
 	}
 	return logFile{kind: otherFile}
 }
@@ -89,8 +94,8 @@ func (t *Table) SnapshotAt(ctx context.Context, version int64) (*Snapshot, error
 // commits after it. The hint in _last_checkpoint spares the listing; where it does not lead to a snapshot, the log is listed.
 func (t *Table) load(ctx context.Context, version int64) (*Snapshot, error) {
 	var found *Snapshot
-	if hint, ok := t.readLastCheckpoint(ctx); ok && (version < 0 || hint <= version) {
-		s, err := t.replay(ctx, hint, version)
+	if hint, ok := t.readLastCheckpoint(ctx); ok && (version < 0 || hint.version <= version) {
+		s, err := t.replay(ctx, &hint, version)
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -116,9 +121,8 @@ func (t *Table) seemsNewest(ctx context.Context, s *Snapshot) bool {
 // loadByListing tries every complete checkpoint, newest first, then version 0. Only a contiguous chain makes a snapshot. found, if not nil, is the
 // answer if there is nothing behind it.
 func (t *Table) loadByListing(ctx context.Context, version int64, found *Snapshot) (*Snapshot, error) {
-	var checkpoints []int64
-	var last, other int64 = -1, -1
-	first := int64(-1)
+	var checkpoints checkpointListing
+	first, last := int64(-1), int64(-1)
 	for info, err := range t.st.List(ctx, logDir, "") {
 		if err != nil {
 			return nil, err
@@ -127,21 +131,15 @@ func (t *Table) loadByListing(ctx context.Context, version int64, found *Snapsho
 		if !f.kind.makesTable() || version >= 0 && f.version > version {
 			continue
 		}
-		switch f.kind {
-		case commitFile:
-			if first < 0 {
-				first = f.version
-			}
-			last = max(last, f.version)
-		case classicCheckpoint:
-			checkpoints = append(checkpoints, f.version)
-			last = max(last, f.version)
-		case otherCheckpoint:
-			other = f.version
-			last = max(last, f.version)
+		last = max(last, f.version)
+		switch {
+		case f.kind.checkpoint():
+			checkpoints.add(info.Name, f)
+		case first < 0:
+			first = f.version
 		}
 	}
-	if last < 0 && version >= 0 { // the table is there: its log begins later
+	if last < version { // the table is there: its log begins later, or what is left of its beginning ends before
 		return nil, fmt.Errorf("%w: it is no longer in the log", ErrVersionNotFound)
 	}
 	if last < 0 {
@@ -151,28 +149,26 @@ func (t *Table) loadByListing(ctx context.Context, version int64, found *Snapsho
 		return found, nil
 	}
 	var errs []error
-	for i := len(checkpoints) - 1; i >= -1; i-- {
-		from := int64(-1)
-		if i >= 0 {
-			from = checkpoints[i]
-		} else if first != 0 {
-			break
-		}
+	from := []*checkpointFiles{}
+	for _, c := range checkpoints.byPreference() {
+		from = append(from, &c)
+	}
+	if first == 0 {
+		from = append(from, nil)
+	}
+	for _, c := range from {
 		// What the listing has must be reached: a chain that ends before is a hole, not a shorter table.
-		s, err := t.replay(ctx, from, last)
+		s, err := t.replay(ctx, c, last)
 		if err == nil {
 			return s, nil
 		}
-		if errors.Is(err, ErrUnsupported) && !errors.Is(err, errSidecars) || ctx.Err() != nil {
+		if errors.Is(err, ErrUnsupported) || ctx.Err() != nil {
 			return nil, err
 		}
 		errs = append(errs, err)
 	}
-	if other >= 0 {
-		errs = append(errs, fmt.Errorf("%w: multi-part or V2 checkpoint (version %d)", ErrUnsupported, other))
-	}
-	if i := slices.IndexFunc(errs, func(err error) bool { return errors.Is(err, ErrUnsupported) }); i >= 0 {
-		return nil, fmt.Errorf("version %d can only be read from a checkpoint of another kind: %w", last, errs[i])
+	if v := checkpoints.incomplete(); v >= 0 {
+		errs = append(errs, fmt.Errorf("%w: DELTA_MISSING_PART_FILES: the checkpoint of version %d lacks parts", ErrCorrupt, v))
 	}
 	if len(errs) == 0 {
 		return nil, fmt.Errorf("%w: DELTA_LOG_FILE_NOT_FOUND: no checkpoint and no version 0, the first commit is %d", ErrVersionNotFound, first)
@@ -183,11 +179,12 @@ func (t *Table) loadByListing(ctx context.Context, version int64, found *Snapsho
 	return nil, fmt.Errorf("%w: DELTA_VERSIONS_NOT_CONTIGUOUS: no chain leads to version %d: %w", ErrCorrupt, last, errors.Join(errs...))
 }
 
-// replay builds the snapshot of version (-1: as far as it goes) from the checkpoint at from (-1: none, from version 0).
-func (t *Table) replay(ctx context.Context, from, version int64) (*Snapshot, error) {
+// replay builds the snapshot of version (-1: as far as it goes) from a checkpoint (nil: none, from version 0).
+func (t *Table) replay(ctx context.Context, checkpoint *checkpointFiles, version int64) (*Snapshot, error) {
 	s := &Snapshot{version: -1, set: newFileSet()}
-	if from >= 0 {
-		actions, err := t.readCheckpoint(ctx, from)
+	if checkpoint != nil {
+		from := checkpoint.version
+		actions, err := t.readCheckpoint(ctx, *checkpoint)
 		if err != nil {
 			return nil, err
 		}

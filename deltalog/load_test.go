@@ -1,16 +1,12 @@
 package deltalog
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/parquet-go/parquet-go"
 
 	"github.com/deltabus/deltabus-local/deltalog/store"
 )
@@ -37,47 +33,6 @@ func TestOldHint(t *testing.T) {
 	again, err := Open(t.Context(), st, quiet)
 	if err != nil || again.Cached().Version() != 20 || again.Cached().NumFiles() != 20 {
 		t.Fatalf("%+v, %v", again, err)
-	}
-}
-
-// TestCheckpointsOfOtherKinds: what cannot be read is passed over while there is another way, and named where there is none.
-func TestCheckpointsOfOtherKinds(t *testing.T) {
-	t.Parallel()
-	type sidecar struct {
-		Path string `parquet:"path"`
-	}
-	type row struct {
-		Protocol *checkpointProtocol `parquet:"protocol,optional"`
-		Sidecar  *sidecar            `parquet:"sidecar,optional"`
-	}
-	var v2 bytes.Buffer
-	w := parquet.NewGenericWriter[row](&v2)
-	if _, err := w.Write([]row{{Protocol: &checkpointProtocol{MinReaderVersion: 1, MinWriterVersion: 2}}, {Sidecar: &sidecar{"x.parquet"}}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct{ file, content, hint, class string }{
-		"multi-part":    {logDir + "00000000000000000003.checkpoint.0000000001.0000000002.parquet", "x", `{"version":3,"parts":2}`, "multi-part"},
-		"V2 by UUID":    {logDir + "00000000000000000003.checkpoint.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.json", "{}", `{"version":3,"v2Checkpoint":{}}`, "V2"},
-		"with sidecars": {checkpointName(3), v2.String(), `{"version":3}`, "v2Checkpoint with sidecars"},
-	} {
-		st := store.NewMemory()
-		tab := createTable(t, st, quiet, TableSpec{})
-		for i := range 5 {
-			appendRows(t, tab, id(i))
-		}
-		put(t, st, c.file, c.content)
-		put(t, st, lastCheckpointName, c.hint)
-		again, err := Open(t.Context(), st, quiet)
-		if err != nil || again.Cached().NumFiles() != 5 {
-			t.Errorf("%s, all commits there: %v", name, err)
-		}
-		delCommits(t, st, 0, 2)
-		if _, err := Open(t.Context(), st, quiet); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), c.class) {
-			t.Errorf("%s, the only way: %v", name, err)
-		}
 	}
 }
 
@@ -229,14 +184,18 @@ func TestRingIsBounded(t *testing.T) {
 func TestLogNames(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]logFile{
-		logName(12):                               {12, commitFile},
-		checkpointName(12):                        {12, classicCheckpoint},
-		logDir + "00000000000000000012.crc":       {12, derivedFile},
+		logName(12):                               {version: 12, kind: commitFile},
+		checkpointName(12):                        {version: 12, kind: classicCheckpoint},
+		logDir + "00000000000000000012.crc":       {version: 12, kind: derivedFile},
 		logDir + "00000000000000000012.json.tmp":  {},
 		logDir + ".00000000000000000012.json.crc": {},
-		logDir + "00000000000000000012.00000000000000000015.compacted.json":         {12, derivedFile},
-		logDir + "00000000000000000012.checkpoint.0000000001.0000000002.parquet":    {12, otherCheckpoint},
-		logDir + "00000000000000000012.checkpoint.3a0d65cd.json":                    {12, otherCheckpoint},
+		logDir + "00000000000000000012.00000000000000000015.compacted.json":         {version: 12, kind: derivedFile},
+		logDir + "00000000000000000012.checkpoint.0000000001.0000000002.parquet":    {12, multiPartCheckpoint, 1, 2},
+		logDir + "00000000000000000012.checkpoint.3a0d65cd.json":                    {version: 12, kind: uuidCheckpoint},
+		logDir + "00000000000000000012.checkpoint.3a0d65cd.parquet":                 {version: 12, kind: uuidCheckpoint},
+		logDir + "00000000000000000012.checkpoint.0000000003.0000000002.parquet":    {},
+		logDir + "00000000000000000012.checkpoint.0000000000.0000000002.parquet":    {},
+		logDir + "00000000000000000012.checkpoint.1.2.parquet":                      {},
 		logDir + "_last_checkpoint":                                                 {},
 		logDir + "0000000000000000001x.json":                                        {},
 		logDir + "-0000000000000000012.json":                                        {},
