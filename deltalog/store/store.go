@@ -29,7 +29,8 @@ type Info struct {
 	Name string
 	// Size is in bytes.
 	Size int64
-	// ModTime is the modification time; a Put with ModTime set it exactly (to the millisecond at least).
+	// ModTime is the modification time. Stat tells the one that a Put with ModTime set, to the millisecond at least; List may tell when the
+	// file was written instead, where more would cost a request each (S3).
 	ModTime time.Time
 }
 
@@ -59,7 +60,7 @@ type PutOptions struct {
 type Store interface {
 	// Get returns the whole content of name.
 	Get(ctx context.Context, name string) ([]byte, error)
-	// Open opens name for random access.
+	// Open opens name for random access. When name is replaced meanwhile, the File reads what it was opened on or fails.
 	Open(ctx context.Context, name string) (File, error)
 	// Stat describes name; it is one cheap operation (one stat, one HEAD).
 	Stat(ctx context.Context, name string) (Info, error)
