@@ -52,6 +52,8 @@ type DataFile struct {
 	Only *RowSet
 	// WithChangeType marks a change file: its column _change_type comes as the last.
 	WithChangeType bool
+	// Unpadded gives CHAR(n) columns as they are stored.
+	Unpadded bool
 }
 
 // changeType is the column that change files have and tables do not.
@@ -155,6 +157,9 @@ func (t *Table) readFile(ctx context.Context, snap *Snapshot, data DataFile, col
 	if err != nil {
 		return err
 	}
+	if data.Unpadded {
+		fields = undeclared(fields)
+	}
 	if data.WithChangeType {
 		fields = append(slices.Clip(fields), changeType)
 	}
@@ -196,6 +201,18 @@ func project(s Struct, columns []string) ([]Field, error) {
 		fields[i] = f
 	}
 	return fields, nil
+}
+
+// undeclared are fields without what makes reading them more than reading what is stored.
+func undeclared(fields []Field) []Field {
+	out := slices.Clone(fields)
+	for i := range out {
+		out[i].Metadata = nil
+		if s, ok := out[i].Type.(Struct); ok {
+			out[i].Type = Struct{undeclared(s.Fields)}
+		}
+	}
+	return out
 }
 
 // consumerPanic carries a panic of the code that consumes a scan past the recovery that is meant for broken files.

@@ -20,11 +20,12 @@ func (a *app) tableCommand() *cobra.Command {
 		Short: "Look at Delta tables, and make them",
 		Long:  "Each verb takes catalog.schema.table, or the path of any Delta table on disk; a server need not run.",
 		RunE: func(_ *cobra.Command, _ []string) error {
-			return usagef("table needs a verb: list, create, show, history, rows, changes, files or verify")
+			return usagef("table needs a verb: list, create, show, history, rows, changes, files, verify, optimize, vacuum or restore")
 		},
 		Args: cobra.ArbitraryArgs,
 	}
-	c.AddCommand(a.tableList(), a.tableCreate(), a.tableShow(), a.tableHistory(), a.tableRows(), a.tableChanges(), a.tableFiles(), a.tableVerify())
+	c.AddCommand(a.tableList(), a.tableCreate(), a.tableShow(), a.tableHistory(), a.tableRows(), a.tableChanges(), a.tableFiles(), a.tableVerify(),
+		a.tableOptimize(), a.tableVacuum(), a.tableRestore())
 	return c
 }
 
@@ -91,4 +92,28 @@ func (a *app) storeNamed(ctx context.Context, name string) (st store.Store, err 
 		}
 	}
 	return nil, errors.Join(err, listErr)
+}
+
+// withTable runs f with a table that may be written, by name or path. By name it has the options of its workspace: what others still need of it
+// is kept.
+func (a *app) withTable(ctx context.Context, arg string, f func(*deltalog.Table) error) error {
+	if isPath(arg) {
+		t, err := a.openTable(ctx, arg)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(t), t.Close())
+	}
+	if strings.Count(arg, ".") != 2 {
+		return usagef("table %q: write it as catalog.schema.table, or give a path", arg)
+	}
+	w, err := a.target(ctx, writing)
+	if err != nil {
+		return err
+	}
+	t, err := w.workspace.Table(ctx, arg)
+	if err == nil {
+		err = errors.Join(f(t), t.Close())
+	}
+	return errors.Join(err, w.close())
 }
