@@ -28,7 +28,8 @@ type Protocol struct {
 	WriterFeatures   []string `json:"writerFeatures,omitzero"`
 }
 
-// Add is the add action. Path is URI-encoded as in the log. PartitionValues is keyed by column; nil is null.
+// Add is the add action. Path is URI-encoded as in the log. PartitionValues is keyed by column; nil is null. Files of a snapshot may share it: it must not
+// be changed.
 type Add struct {
 	Path                    string             `json:"path"`
 	PartitionValues         map[string]*string `json:"partitionValues"`

@@ -268,6 +268,7 @@ func readGroup(pf *parquet.File, group parquet.RowGroup, c *checkpointContent) e
 	if err != nil {
 		return err
 	}
+	c.actions = slices.Grow(c.actions, r.n)
 	for i := range r.n {
 		if a, ok := r.action(i); ok {
 			if err := a.check(); err != nil {
@@ -277,7 +278,7 @@ func readGroup(pf *parquet.File, group parquet.RowGroup, c *checkpointContent) e
 		} else if p := r.text(i, "sidecar/path"); p != "" {
 			c.sidecars = append(c.sidecars, sidecarName(p))
 		} else if version, ok := r.number(i, "checkpointMetadata/version"); ok {
-			c.v2 = append(c.v2, v2Metadata{version, r.properties(i, "checkpointMetadata/tags")})
+			c.v2 = append(c.v2, v2Metadata{version, r.pairColumns("checkpointMetadata/tags").properties(i)})
 		}
 	}
 	return nil

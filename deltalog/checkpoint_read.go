@@ -1,82 +1,34 @@
 package deltalog
 
 import (
-	"errors"
-	"fmt"
-	"io"
+	"slices"
+	"strconv"
 
 	"github.com/parquet-go/parquet-go"
 )
 
-// leafRows reads a leaf column of a row group and parts its values by row. It is nil for a column that is null in every row, as most are in
-// a checkpoint, unless the column repeats, where null is not empty.
-func leafRows(group parquet.RowGroup, leaf *parquet.Column) ([][]parquet.Value, error) {
-	chunk := group.ColumnChunks()[leaf.Index()]
-	pages := chunk.Pages()
-	values := make([]parquet.Value, 0, chunk.NumValues())
-	var buf [1024]parquet.Value
-	repeats, filled := leaf.MaxRepetitionLevel() > 0, false
-	for {
-		page, err := pages.ReadPage()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, errors.Join(err, pages.Close())
-		}
-		if n := page.NumValues(); !repeats && page.NumNulls() == n {
-			values = append(values, make([]parquet.Value, n)...)
-			parquet.Release(page)
-			continue
-		}
-		filled = true
-		r := page.Values()
-		for {
-			n, err := r.ReadValues(buf[:])
-			for _, v := range buf[:n] {
-				values = append(values, v.Clone())
-			}
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				parquet.Release(page)
-				return nil, errors.Join(err, pages.Close())
-			}
-		}
-		parquet.Release(page)
-	}
-	if err := pages.Close(); err != nil {
-		return nil, err
-	}
-	if !repeats && !filled && int64(len(values)) == group.NumRows() {
-		return nil, nil
-	}
-	rows := make([][]parquet.Value, 0, group.NumRows())
-	start := 0
-	for i := 1; i <= len(values); i++ {
-		if i == len(values) || values[i].RepetitionLevel() == 0 {
-			rows = append(rows, values[start:i])
-			start = i
-		}
-	}
-	if int64(len(rows)) != group.NumRows() {
-		return nil, fmt.Errorf("column %v has %d rows, the group %d", leaf.Path(), len(rows), group.NumRows())
-	}
-	return rows, nil
-}
-
 // checkpointGroup is the columns of a row group that matter, by row.
 type checkpointGroup struct {
 	n      int
-	leaves map[string]leafColumn
+	leaves map[string]*leafColumn // none for what is null in every row
+	add    addColumns
+	maps   map[string]map[string]*string // partition values that were seen, by what they say
+	key    []byte                        // of maps, in the making
+	spare  []Add                         // allocated, many at once
 }
 
-type leafColumn struct {
-	rows [][]parquet.Value
-	max  int // the definition level of a value that is there
-	list int // that of a list that is there, if it is a list
+// addsAtOnce is how many adds, or entries of them, are allocated at once. One that is needed keeps all of them in memory.
+const addsAtOnce = 32
+
+// addColumns are those of an add, which most rows are.
+type addColumns struct {
+	path, size, modified, stats, rowID, commitVersion, clustering *leafColumn
+	partitions, tags                                              pairColumns
+	vectors                                                       bool // some file has a deletion vector
 }
+
+// pairColumns are those of a map.
+type pairColumns struct{ keys, values *leafColumn }
 
 // checkpointLeaves are the leaf columns read; a map's key and value are "…/key" and "…/value".
 var checkpointLeaves = [][]string{
@@ -133,21 +85,36 @@ var checkpointLeaves = [][]string{
 }
 
 func readCheckpointGroup(pf *parquet.File, group parquet.RowGroup) (*checkpointGroup, error) {
-	g := &checkpointGroup{n: int(group.NumRows()), leaves: map[string]leafColumn{}}
+	g := &checkpointGroup{n: int(group.NumRows()), leaves: map[string]*leafColumn{}, maps: map[string]map[string]*string{}}
+	buf := make([]parquet.Value, leafBatch)
 	for _, path := range checkpointLeaves {
 		leaf, ok := findLeaf(pf.Root(), path...)
 		if !ok {
 			continue
 		}
-		rows, err := leafRows(group, leaf)
+		kind := pf.Root().Columns()[child(pf.Root(), path[0])]
+		from := kind.Columns()[child(kind, path[1])].MaxDefinitionLevel()
+		if slices.Contains(path, "key_value") {
+			from++ // that of an entry: a map without any says the same as none
+		}
+		c, err := readLeaf(group, leaf, from, buf)
 		if err != nil {
 			return nil, err
 		}
-		kind := pf.Root().Columns()[child(pf.Root(), path[0])]
-		field := kind.Columns()[child(kind, path[1])]
-		g.leaves[joinPath(path)] = leafColumn{rows, leaf.MaxDefinitionLevel(), field.MaxDefinitionLevel()}
+		if !c.empty() {
+			g.leaves[joinPath(path)] = c
+		}
+	}
+	g.add = addColumns{
+		path: g.leaves["add/path"], size: g.leaves["add/size"], modified: g.leaves["add/modificationTime"], stats: g.leaves["add/stats"],
+		rowID: g.leaves["add/baseRowId"], commitVersion: g.leaves["add/defaultRowCommitVersion"], clustering: g.leaves["add/clusteringProvider"],
+		partitions: g.pairColumns("add/partitionValues"), tags: g.pairColumns("add/tags"), vectors: g.leaves["add/deletionVector/storageType"].any(),
 	}
 	return g, nil
+}
+
+func (g *checkpointGroup) pairColumns(leaf string) pairColumns {
+	return pairColumns{g.leaves[leaf+"/key"], g.leaves[leaf+"/value"]}
 }
 
 func joinPath(path []string) string {
@@ -160,93 +127,64 @@ func joinPath(path []string) string {
 	return s
 }
 
-// value is the one value of a leaf in row i, if it is there.
-func (g *checkpointGroup) value(i int, leaf string) (parquet.Value, bool) {
-	c, ok := g.leaves[leaf]
-	if !ok || c.rows == nil || len(c.rows[i]) == 0 || c.rows[i][0].IsNull() {
-		return parquet.Value{}, false
-	}
-	return c.rows[i][0], true
-}
+func (g *checkpointGroup) text(i int, leaf string) string { return g.leaves[leaf].text(i) }
 
-func (g *checkpointGroup) text(i int, leaf string) string {
-	v, ok := g.value(i, leaf)
-	if !ok {
-		return ""
-	}
-	return string(v.ByteArray())
-}
+func (g *checkpointGroup) number(i int, leaf string) (int64, bool) { return g.leaves[leaf].number(i) }
 
-func (g *checkpointGroup) number(i int, leaf string) (int64, bool) {
-	v, ok := g.value(i, leaf)
-	if !ok {
-		return 0, false
-	}
-	switch v.Kind() {
-	case parquet.Int32:
-		return int64(v.Int32()), true
-	case parquet.Int64:
-		return v.Int64(), true
-	case parquet.Boolean:
-		if v.Boolean() {
-			return 1, true
-		}
-	}
-	return 0, true
-}
+func (g *checkpointGroup) pointer(i int, leaf string) *int64 { return g.leaves[leaf].pointer(i) }
 
-func (g *checkpointGroup) pointer(i int, leaf string) *int64 {
-	n, ok := g.number(i, leaf)
-	if !ok {
-		return nil
-	}
-	return &n
-}
-
-// list is the elements of a list column; nil if it is null, as opposed to empty.
-func (g *checkpointGroup) list(i int, leaf string) []string {
-	c, ok := g.leaves[leaf]
-	if !ok {
-		return nil
-	}
-	var out []string
-	for _, v := range c.rows[i] {
-		if out == nil && v.DefinitionLevel() >= c.list {
-			out = []string{}
-		}
-		if v.DefinitionLevel() == c.max {
-			out = append(out, string(v.ByteArray()))
-		}
-	}
-	return out
-}
+func (g *checkpointGroup) list(i int, leaf string) []string { return g.leaves[leaf].list(i) }
 
 // pairs is a map column; null values stay nil.
-func (g *checkpointGroup) pairs(i int, leaf string) map[string]*string {
-	keys, ok := g.leaves[leaf+"/key"]
-	if !ok {
-		return nil
-	}
-	values := g.leaves[leaf+"/value"]
-	out := map[string]*string{}
-	for k, v := range keys.rows[i] {
-		if v.DefinitionLevel() != keys.max {
+func (p pairColumns) pairs(i int) map[string]*string {
+	from, to := p.keys.span(i)
+	valuesFrom, valuesTo := p.values.span(i)
+	out := make(map[string]*string, to-from)
+	for k := from; k < to; k++ {
+		if !p.keys.there[k] {
 			continue
 		}
-		out[string(v.ByteArray())] = nil
-		if k < len(values.rows[i]) && values.rows[i][k].DefinitionLevel() == values.max {
-			s := string(values.rows[i][k].ByteArray())
-			out[string(v.ByteArray())] = &s
+		out[p.keys.texts[k]] = nil
+		if v := valuesFrom + k - from; v < valuesTo && p.values.there[v] {
+			text := p.values.texts[v] // not the place in texts, which would keep all of them
+			out[p.keys.texts[k]] = &text
 		}
 	}
 	return out
 }
 
-func (g *checkpointGroup) properties(i int, leaf string) map[string]string {
-	pairs := g.pairs(i, leaf)
-	out := make(map[string]string, len(pairs))
-	for k, v := range pairs {
+// shared is pairs, where rows with the same pairs have the same map: partitions have many files. Nobody changes it.
+func (g *checkpointGroup) shared(p pairColumns, i int) map[string]*string {
+	g.key = g.key[:0]
+	for _, c := range []*leafColumn{p.keys, p.values} {
+		from, to := c.span(i)
+		for k := from; k < to; k++ {
+			if c.there[k] {
+				g.key = strconv.AppendQuote(g.key, c.texts[k])
+			}
+			g.key = append(g.key, ',')
+		}
+		g.key = append(g.key, ':')
+	}
+	if m, ok := g.maps[string(g.key)]; ok {
+		return m
+	}
+	m := p.pairs(i)
+	g.maps[string(g.key)] = m
+	return m
+}
+
+// properties is a map column without null values; nil if it is empty.
+func (p pairColumns) properties(i int) map[string]string {
+	if p.keys.empty() {
+		return nil
+	}
+	var out map[string]string
+	for k, v := range p.pairs(i) {
 		if v != nil {
+			if out == nil {
+				out = map[string]string{}
+			}
 			out[k] = *v
 		}
 	}
@@ -268,25 +206,29 @@ func (g *checkpointGroup) vector(i int, leaf string) *DeletionVector {
 
 // action is the action of row i; false for a row of a kind that snapshots do not need.
 func (g *checkpointGroup) action(i int) (Action, bool) {
-	if path := g.text(i, "add/path"); path != "" {
-		size, _ := g.number(i, "add/size")
-		modified, _ := g.number(i, "add/modificationTime")
-		tags := g.properties(i, "add/tags")
-		if len(tags) == 0 {
-			tags = nil
+	if path := g.add.path.text(i); path != "" {
+		size, _ := g.add.size.number(i)
+		modified, _ := g.add.modified.number(i)
+		if len(g.spare) == 0 {
+			g.spare = make([]Add, addsAtOnce)
 		}
-		return Action{Add: &Add{
-			Path: path, PartitionValues: g.pairs(i, "add/partitionValues"), Size: size, ModificationTime: modified,
-			Stats: g.text(i, "add/stats"), Tags: tags, DeletionVector: g.vector(i, "add/deletionVector"),
-			BaseRowID: g.pointer(i, "add/baseRowId"), DefaultRowCommitVersion: g.pointer(i, "add/defaultRowCommitVersion"),
-			ClusteringProvider: g.text(i, "add/clusteringProvider"),
-		}}, true
+		add := &g.spare[0]
+		g.spare = g.spare[1:]
+		*add = Add{
+			Path: path, PartitionValues: g.shared(g.add.partitions, i), Size: size, ModificationTime: modified,
+			Stats: g.add.stats.text(i), Tags: g.add.tags.properties(i),
+			BaseRowID: g.add.rowID.pointer(i), DefaultRowCommitVersion: g.add.commitVersion.pointer(i), ClusteringProvider: g.add.clustering.text(i),
+		}
+		if g.add.vectors {
+			add.DeletionVector = g.vector(i, "add/deletionVector")
+		}
+		return Action{Add: add}, true
 	}
 	if path := g.text(i, "remove/path"); path != "" {
 		change, _ := g.number(i, "remove/dataChange")
 		return Action{Remove: &Remove{
 			Path: path, DeletionTimestamp: g.pointer(i, "remove/deletionTimestamp"), DataChange: change == 1,
-			ExtendedFileMetadata: true, PartitionValues: g.pairs(i, "remove/partitionValues"), Size: g.pointer(i, "remove/size"),
+			ExtendedFileMetadata: true, PartitionValues: g.pairColumns("remove/partitionValues").pairs(i), Size: g.pointer(i, "remove/size"),
 			DeletionVector: g.vector(i, "remove/deletionVector"),
 		}}, true
 	}
@@ -299,10 +241,14 @@ func (g *checkpointGroup) action(i int) (Action, bool) {
 		if columns == nil {
 			columns = []string{}
 		}
+		configuration := g.pairColumns("metaData/configuration").properties(i)
+		if configuration == nil {
+			configuration = map[string]string{}
+		}
 		return Action{Metadata: &Metadata{
 			ID: g.text(i, "metaData/id"), Name: g.text(i, "metaData/name"), Description: g.text(i, "metaData/description"),
 			Format:       Format{Provider: g.text(i, "metaData/format/provider"), Options: map[string]string{}},
-			SchemaString: schema, PartitionColumns: columns, Configuration: g.properties(i, "metaData/configuration"),
+			SchemaString: schema, PartitionColumns: columns, Configuration: configuration,
 			CreatedTime: g.pointer(i, "metaData/createdTime"),
 		}}, true
 	}

@@ -58,6 +58,7 @@ const keptEnded = 32
 type fileSet struct {
 	mu          sync.RWMutex
 	entries     []*entry
+	spare       []entry           // allocated, several at once
 	byKey       map[string]*entry // live ones
 	byPartition map[string]*partition
 	since       int64 // the first version for which byPartition is complete
@@ -107,6 +108,9 @@ func (f *fileSet) apply(version int64, actions []Action, expired int64) {
 			f.addTxn(version, *a.Txn)
 		}
 	}
+	if len(f.entries) == 0 { // a checkpoint
+		f.entries, f.byKey = make([]*entry, 0, len(actions)), make(map[string]*entry, len(actions))
+	}
 	// Adds after removes: one commit may remove a path and add it again with another deletion vector.
 	for i := range actions {
 		if add := actions[i].Add; add != nil {
@@ -141,7 +145,12 @@ func (f *fileSet) add(version int64, add *Add) {
 		f.end(old, version)
 	}
 	delete(f.tombstones, key)
-	e := &entry{add: add, key: key, added: version}
+	if len(f.spare) == 0 {
+		f.spare = make([]entry, min(addsAtOnce, max(1, cap(f.entries)-len(f.entries))))
+	}
+	e := &f.spare[0]
+	f.spare = f.spare[1:]
+	e.add, e.key, e.added = add, key, version
 	f.entries = append(f.entries, e)
 	f.byKey[key] = e
 	f.index(e)
