@@ -8,14 +8,16 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/deltabus/deltabus-local/deltalog"
 )
 
 // Change types, the values of _change_type.
 const (
-	Insert          = "insert"
-	Delete          = "delete"
-	UpdatePreimage  = "update_preimage"
-	UpdatePostimage = "update_postimage"
+	Insert          = deltalog.ChangeInsert
+	Delete          = deltalog.ChangeDelete
+	UpdatePreimage  = deltalog.ChangePreimage
+	UpdatePostimage = deltalog.ChangePostimage
 )
 
 // Sentinels; test with errors.Is.

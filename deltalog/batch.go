@@ -17,8 +17,19 @@ var ErrNotNull = errors.New("DELTA_NOT_NULL_CONSTRAINT_VIOLATED")
 // The text names the column.
 var ErrInvalidValue = errors.New("invalid value")
 
-// checkBatch checks that b has the columns of s, and no null where there may be none.
+// checkBatch checks that b has the columns of s, no null where there may be none, and no text that is too long.
 func checkBatch(s Struct, b arrow.RecordBatch) error {
+	if err := checkColumns(s, b); err != nil {
+		return err
+	}
+	if err := CheckNotNull(s, b); err != nil {
+		return err
+	}
+	return checkLengths(s, b)
+}
+
+// checkColumns checks that b has the columns of s.
+func checkColumns(s Struct, b arrow.RecordBatch) error {
 	if int(b.NumCols()) != len(s.Fields) {
 		return fmt.Errorf("a batch has %d columns, the table %d", b.NumCols(), len(s.Fields))
 	}
@@ -34,10 +45,7 @@ func checkBatch(s Struct, b arrow.RecordBatch) error {
 			return fmt.Errorf("column %s: a batch has %s, the table %s", f.Name, got, want)
 		}
 	}
-	if err := CheckNotNull(s, b); err != nil {
-		return err
-	}
-	return checkLengths(s, b)
+	return nil
 }
 
 // checkLengths checks that no text of b, which has the columns of s, is longer than its VARCHAR or CHAR allows, at any depth. Its error matches

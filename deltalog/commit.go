@@ -175,7 +175,7 @@ func pause(ctx context.Context, attempt int) error {
 
 // actions are the lines of the commit, commitInfo first.
 func (t *Table) actions(tx *Transaction, ts time.Time, txnID string) []Action {
-	out := make([]Action, 0, 3+len(tx.Txns)+len(tx.Removes)+len(tx.Adds))
+	out := make([]Action, 0, 3+len(tx.Txns)+len(tx.Removes)+len(tx.Adds)+len(tx.Changes))
 	out = append(out, Action{CommitInfo: newCommitInfo(t.opts, ts, *tx, tx.blindAppend(), txnID)})
 	if tx.Protocol != nil {
 		out = append(out, Action{Protocol: tx.Protocol})
@@ -199,6 +199,9 @@ func (t *Table) actions(tx *Transaction, ts time.Time, txnID string) []Action {
 		add := tx.Adds[i]
 		add.DataChange = !tx.NoDataChange
 		out = append(out, Action{Add: &add})
+	}
+	for i := range tx.Changes {
+		out = append(out, Action{CDC: &tx.Changes[i]})
 	}
 	return out
 }

@@ -469,3 +469,5 @@ func TestTimestampsNeverGoBack(t *testing.T) {
 		t.Errorf("file time %v, %v", info.ModTime, err)
 	}
 }
+
+func rowsOf(b ...arrow.RecordBatch) []arrow.RecordBatch { return b }

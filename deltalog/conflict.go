@@ -23,6 +23,10 @@ func (tx *Transaction) checkWinner(c *Commit) error {
 				!slices.Equal(a.Metadata.PartitionColumns, tx.Base.metadata.PartitionColumns) {
 				return conflict("DELTA_METADATA_CHANGED", "changed the metadata")
 			}
+			// Whether rewritten files need change files beside them is decided when they are written.
+			if len(tx.Removes) > 0 && !tx.NoDataChange && a.Metadata.flag(propChangeDataFeed, false) != tx.Base.metadata.flag(propChangeDataFeed, false) {
+				return conflict("DELTA_METADATA_CHANGED", "switched the change data feed")
+			}
 		case a.Txn != nil:
 			if slices.ContainsFunc(tx.Txns, func(own Txn) bool { return own.AppID == a.Txn.AppID && own.Version > a.Txn.Version }) {
 				return conflict("DELTA_CONCURRENT_TRANSACTION", "committed a txn of the same application "+a.Txn.AppID)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/google/uuid"
@@ -62,11 +63,11 @@ func (t *Table) writeFiles(ctx context.Context, snap *Snapshot, batches []arrow.
 
 // fileWriter is a Parquet writer for one schema, kept to be used again: a new one costs a megabyte.
 type fileWriter struct {
-	schemaString string
-	w            *parquet.GenericWriter[any]
-	columns      []fileColumn
-	out          bytes.Buffer
-	shred        shredder
+	metadata *Metadata // of the table it was made for
+	w        *parquet.GenericWriter[any]
+	columns  []fileColumn
+	out      bytes.Buffer
+	shred    shredder
 }
 
 // fileColumn is a top-level column that is stored, with its leaves.
@@ -76,8 +77,9 @@ type fileColumn struct {
 	leaves []leafPath
 }
 
-func (t *Table) fileWriter(snap *Snapshot) (*fileWriter, error) {
-	if f, ok := t.writers.Get().(*fileWriter); ok && f.schemaString == snap.metadata.SchemaString {
+// fileWriterFor takes a writer out of idle, or makes one. Each kind of file has a pool of its own.
+func fileWriterFor(snap *Snapshot, idle *sync.Pool) (*fileWriter, error) {
+	if f, ok := idle.Get().(*fileWriter); ok && f.metadata == snap.metadata {
 		f.out.Reset()
 		// Reset of parquet-go 0.32 clears the row groups of the last file in place, and with them the column names that the writer
 		// shares with them: the next file's footer would name none, which Spark refuses. What is taken away is not cleared.
@@ -89,7 +91,7 @@ func (t *Table) fileWriter(snap *Snapshot) (*fileWriter, error) {
 		f.shred.bytes = 0
 		return f, nil
 	}
-	f := &fileWriter{schemaString: snap.metadata.SchemaString}
+	f := &fileWriter{metadata: snap.metadata}
 	var stored Struct
 	leaf := 0
 	for i, field := range snap.schema.Fields {
@@ -114,17 +116,8 @@ func (t *Table) fileWriter(snap *Snapshot) (*fileWriter, error) {
 }
 
 func (t *Table) writeFile(ctx context.Context, snap *Snapshot, p *part) (Add, error) {
-	f, err := t.fileWriter(snap)
+	f, err := fileWriterFor(snap, &t.writers)
 	if err != nil {
-		return Add{}, err
-	}
-	if err := f.write(p.batches); err != nil {
-		return Add{}, err
-	}
-	if err := f.w.Close(); err != nil {
-		return Add{}, err
-	}
-	if err := trimFooter(&f.out, f.w.File().Metadata()); err != nil {
 		return Add{}, err
 	}
 	stats, err := statistics(snap, f.columns, p)
@@ -132,18 +125,36 @@ func (t *Table) writeFile(ctx context.Context, snap *Snapshot, p *part) (Add, er
 		return Add{}, err
 	}
 	path := partitionDir(snap.metadata.PartitionColumns, p.values) + "part-00000-" + uuid.NewString() + ".c000.snappy.parquet"
-	if err := t.putFile(ctx, path, f.out.Bytes()); err != nil {
+	size, err := t.storeFile(ctx, f, p.batches, path)
+	if err != nil {
 		return Add{}, err
 	}
-	add := Add{
-		Path: encodePath(path), PartitionValues: p.values, Size: int64(f.out.Len()),
+	t.writers.Put(f)
+	return Add{
+		Path: encodePath(path), PartitionValues: p.values, Size: size,
 		ModificationTime: t.opts.Clock().UnixMilli(), DataChange: true, Stats: stats,
+	}, nil
+}
+
+// storeFile writes rows with f and stores them under path. f may be used again after it.
+func (t *Table) storeFile(ctx context.Context, f *fileWriter, rows []arrow.RecordBatch, path string) (size int64, err error) {
+	if err := f.write(rows); err != nil {
+		return 0, err
 	}
+	if err := f.w.Close(); err != nil {
+		return 0, err
+	}
+	if err := trimFooter(&f.out, f.w.File().Metadata()); err != nil {
+		return 0, err
+	}
+	if err := t.putFile(ctx, path, f.out.Bytes()); err != nil {
+		return 0, err
+	}
+	size = int64(f.out.Len())
 	if f.out.Cap() > maxIdleBuffer {
 		f.out = bytes.Buffer{} // Reset points the writer at it again
 	}
-	t.writers.Put(f)
-	return add, nil
+	return size, nil
 }
 
 // putFile writes a data file. Its directory is made only while the table is there.

@@ -51,7 +51,8 @@ type Table struct {
 	background     sync.WaitGroup
 	checkpointing  atomic.Bool
 	lastCheckpoint atomic.Int64
-	writers        sync.Pool
+	writers        sync.Pool // of data files
+	changeWriters  sync.Pool // of change files
 }
 
 // Create makes a table in st (rooted at the table's directory): protocol (1,7) with appendOnly, invariants and, when the

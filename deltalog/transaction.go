@@ -20,6 +20,9 @@ type Transaction struct {
 	// remove action with DataChange unless NoDataChange.
 	Adds    []Add
 	Removes []*Add
+	// Changes are change files written by WriteChangeFiles: either every change of this commit, or none, since readers of the feed look at nothing
+	// else where there are any. Only with the change data feed on.
+	Changes []CDC
 	// NoDataChange marks a pure rearrangement (dataChange=false everywhere).
 	NoDataChange bool
 	// Txns are idempotence marks; if the table is already at or past one, Commit answers ErrTxnAlreadyCommitted.
@@ -57,15 +60,18 @@ func (tx *Transaction) validate() error {
 			return fmt.Errorf("application %s has two txns", own.AppID)
 		}
 	}
-	if tx.Metadata == nil && tx.Protocol == nil {
-		return nil
-	}
 	m, p := tx.Metadata, tx.Protocol
 	if m == nil {
 		m = tx.Base.metadata
 	}
 	if p == nil {
 		p = tx.Base.protocol
+	}
+	if len(tx.Changes) > 0 && (tx.NoDataChange || !feedEnabled(p, m)) {
+		return errors.New("change files want a commit that changes rows, and the change data feed on")
+	}
+	if tx.Metadata == nil && tx.Protocol == nil {
+		return nil
 	}
 	schema, err := ParseSchema([]byte(m.SchemaString))
 	if err != nil {
