@@ -205,15 +205,17 @@ func BenchmarkBesideDeltaRS(b *testing.B) {
 		}
 	}
 	oursCommits := commits / time.Since(start).Seconds()
-	start = time.Now()
-	rows, first := 0, int64(1)
-	for batch, err := range cdf.Read(ctx, feed, cdf.Range{StartVersion: &first}, nil) {
-		if err != nil {
-			b.Fatal(err)
+	rows, first, oursFeed := 0, int64(1), 0.0
+	for range 5 { // the best of five on either side: other work only ever slows
+		start, rows = time.Now(), 0
+		for batch, err := range cdf.Read(ctx, feed, cdf.Range{StartVersion: &first}, nil) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			rows += int(batch.Rows.NumRows())
 		}
-		rows += int(batch.Rows.NumRows())
+		oursFeed = max(oursFeed, float64(rows)/time.Since(start).Seconds())
 	}
-	oursFeed := float64(rows) / time.Since(start).Seconds()
 	r := benchPython(b, "bench_deltars.py", arguments{"dir": filepath.Join(b.TempDir(), "t"), "feed": feedDir, "commits": fmt.Sprint(commits)})
 	if int(r["rows"]) != rows {
 		b.Fatalf("delta-rs read %v rows, we %d", r["rows"], rows)

