@@ -25,6 +25,7 @@ func TestConformance(t *testing.T) {
 		"memory":        func(*testing.T) store.Store { return store.NewMemory() },
 		"sub of local":  func(t *testing.T) store.Store { return store.Sub(newLocal(t, true), "a/b") },
 		"sub of sub":    func(*testing.T) store.Store { return store.Sub(store.Sub(store.NewMemory(), "a"), "b") },
+		"crashable":     func(*testing.T) store.Store { return store.NewCrashable() },
 		"faults": func(*testing.T) store.Store {
 			return store.WithFaults(store.NewMemory(), func(store.Op) store.Fault { return store.None })
 		},

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"iter"
 	"net/url"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -28,7 +27,7 @@ func NewLocal(dir string, noSync bool) (Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
-	l := &local{root: abs, noSync: noSync, known: map[string]bool{}}
+	l := &local{disk: osDisk{}, root: abs, noSync: noSync, known: map[string]bool{}}
 	if err := l.makeRoot(abs); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
@@ -37,6 +36,7 @@ func NewLocal(dir string, noSync bool) (Store, error) {
 }
 
 type local struct {
+	disk   disk
 	root   string
 	noSync bool
 
@@ -56,16 +56,16 @@ func (l *local) Get(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", name, err)
 	}
-	data, err := os.ReadFile(p)
+	data, err := l.disk.readFile(p)
 	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", name, notDirectory(p, err))
+		return nil, fmt.Errorf("get %s: %w", name, l.notDirectory(p, err))
 	}
 	return data, nil
 }
 
 // notDirectory turns the error about a directory at p into ErrNotExist: a store has files only.
-func notDirectory(p string, err error) error {
-	if st, statErr := os.Stat(p); statErr == nil && st.IsDir() {
+func (l *local) notDirectory(p string, err error) error {
+	if st, statErr := l.disk.stat(p); statErr == nil && st.IsDir() {
 		return ErrNotExist
 	}
 	return err
@@ -79,7 +79,7 @@ func (l *local) enter(ctx context.Context, name string) (string, error) {
 }
 
 type localFile struct {
-	*os.File
+	diskFile
 	size int64
 }
 
@@ -90,7 +90,7 @@ func (l *local) Open(ctx context.Context, name string) (File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
-	f, err := os.Open(p)
+	f, err := l.disk.open(p)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
@@ -109,7 +109,7 @@ func (l *local) Stat(ctx context.Context, name string) (Info, error) {
 	if err != nil {
 		return Info{}, fmt.Errorf("stat %s: %w", name, err)
 	}
-	st, err := os.Stat(p)
+	st, err := l.disk.stat(p)
 	if err == nil && st.IsDir() {
 		err = ErrNotExist
 	}
@@ -134,20 +134,20 @@ func (l *local) List(ctx context.Context, prefix, startAfter string) iter.Seq2[I
 
 // walk yields the files below dir in the order of their whole names; false ends the walk.
 func (l *local) walk(ctx context.Context, dir, prefix, startAfter string, yield func(Info, error) bool) bool {
-	entries, err := os.ReadDir(filepath.Join(l.root, filepath.FromSlash(dir)))
+	entries, err := l.disk.readDir(filepath.Join(l.root, filepath.FromSlash(dir)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
 	if err != nil {
 		return yield(Info{}, fmt.Errorf("list %s: %w", prefix, err))
 	}
-	key := func(e os.DirEntry) string { // a directory sorts as its files do: with the slash
+	key := func(e fs.DirEntry) string { // a directory sorts as its files do: with the slash
 		if e.IsDir() {
 			return e.Name() + "/"
 		}
 		return e.Name()
 	}
-	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(key(a), key(b)) })
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(key(a), key(b)) })
 	for _, e := range entries {
 		name := path.Join(dir, e.Name())
 		switch {
@@ -206,15 +206,15 @@ func (l *local) put(p string, data []byte, opts PutOptions) (err error) {
 		err = l.writeTemp(tmp, data, opts.ModTime)
 	}
 	if err != nil {
-		return errors.Join(err, ignoreMissing(os.Remove(tmp)))
+		return errors.Join(err, ignoreMissing(l.disk.remove(tmp)))
 	}
 	if opts.IfAbsent {
-		err = publishIfAbsent(tmp, p)
+		err = l.disk.publishIfAbsent(tmp, p)
 	} else {
-		err = os.Rename(tmp, p)
+		err = l.disk.rename(tmp, p)
 	}
 	if err != nil {
-		return errors.Join(err, ignoreMissing(os.Remove(tmp)))
+		return errors.Join(err, ignoreMissing(l.disk.remove(tmp)))
 	}
 	return l.syncDir(dir)
 }
@@ -225,7 +225,7 @@ func tempName(p string) string {
 }
 
 func (l *local) writeTemp(tmp string, data []byte, mod time.Time) error {
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := l.disk.create(tmp)
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (l *local) writeTemp(tmp string, data []byte, mod time.Time) error {
 		return errors.Join(err, f.Close())
 	}
 	if !mod.IsZero() {
-		if err := setModTime(f, mod); err != nil {
+		if err := f.setModTime(mod); err != nil {
 			return errors.Join(err, f.Close())
 		}
 	}
@@ -247,14 +247,14 @@ func (l *local) writeTemp(tmp string, data []byte, mod time.Time) error {
 
 // makeRoot makes the root and what is missing above it, durably. What is there already is left alone: it need not even be readable.
 func (l *local) makeRoot(dir string) error {
-	if st, err := os.Stat(dir); err == nil && st.IsDir() || dir == filepath.Dir(dir) {
+	if st, err := l.disk.stat(dir); err == nil && st.IsDir() || dir == filepath.Dir(dir) {
 		return err
 	}
 	if err := l.makeRoot(filepath.Dir(dir)); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		if st, statErr := os.Stat(dir); statErr == nil && st.IsDir() {
+	if err := l.disk.mkdir(dir); err != nil {
+		if st, statErr := l.disk.stat(dir); statErr == nil && st.IsDir() {
 			return nil // somebody else was quicker
 		}
 		return err
@@ -282,10 +282,10 @@ func (l *local) makeDirLocked(dir string, create bool) error {
 		return err
 	}
 	if !create {
-		if _, err := os.Stat(dir); err != nil {
+		if _, err := l.disk.stat(dir); err != nil {
 			return err
 		}
-	} else if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	} else if err := l.disk.mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := l.syncDir(parent); err != nil {
@@ -308,7 +308,7 @@ func (l *local) syncDir(dir string) error {
 	if l.noSync {
 		return nil
 	}
-	if err := syncDirectory(dir); err != nil {
+	if err := l.disk.syncDir(dir); err != nil {
 		return fmt.Errorf("%w: directory %s: %w", ErrSyncFailed, dir, err)
 	}
 	return nil
@@ -317,10 +317,10 @@ func (l *local) syncDir(dir string) error {
 func (l *local) Delete(ctx context.Context, name string) error {
 	p, err := l.enter(ctx, name)
 	if err == nil {
-		if st, statErr := os.Lstat(p); statErr == nil && st.IsDir() {
-			err = ErrNotExist // os.Remove would remove an empty directory
+		if st, statErr := l.disk.stat(p); statErr == nil && st.IsDir() {
+			err = ErrNotExist // remove would take an empty directory
 		} else {
-			err = os.Remove(p)
+			err = l.disk.remove(p)
 		}
 	}
 	if err != nil {

@@ -90,7 +90,7 @@ func TestLocalFailureLeavesNothing(t *testing.T) {
 func TestLocalTemporaryFilesAreKnown(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	l := &local{root: dir, known: map[string]bool{dir: true}}
+	l := &local{disk: osDisk{}, root: dir, known: map[string]bool{dir: true}}
 	var seen []string
 	for range 3 {
 		tmp := tempName(filepath.Join(dir, "00000000000000000000.json"))
@@ -113,7 +113,7 @@ func TestLocalTemporaryFilesAreKnown(t *testing.T) {
 // TestLocalSyncFailureIsNamed: a directory that cannot be synced fails the Put with ErrSyncFailed.
 func TestLocalSyncFailureIsNamed(t *testing.T) {
 	t.Parallel()
-	l := &local{root: t.TempDir(), known: map[string]bool{}}
+	l := &local{disk: osDisk{}, root: t.TempDir(), known: map[string]bool{}}
 	if err := l.syncDir(filepath.Join(l.root, "none")); !errors.Is(err, ErrSyncFailed) {
 		t.Errorf("got %v", err)
 	}
