@@ -104,7 +104,7 @@ func TestTheFeedIsCounted(t *testing.T) {
 		}
 	}
 	r = verifyIn(t, st)
-	if len(r.Problems) > 0 || r.Inserted != 6 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "cannot be read from version 2 or before") {
+	if len(r.Problems) > 0 || r.Inserted != 6 || len(r.Notes) != 2 || !strings.Contains(r.Notes[0], "cannot be read from version 2 or before") || !strings.Contains(r.Notes[1], "cannot be compared any more") {
 		t.Errorf("after vacuum: %+v", r)
 	}
 }

@@ -40,6 +40,7 @@ func (a *audit) replay() error {
 			continue
 		}
 		a.check(v, actions)
+		a.rewritten(v, actions)
 		a.state.apply(a.name, actions)
 		a.feed(v, actions)
 		if err := a.compareCheckpoint(v); err != nil {

@@ -54,11 +54,12 @@ type audit struct {
 	others      []string // names outside the log
 	sizes       map[string]int64
 
-	state   state
-	known   map[string]bool   // names of every file that any version gave
-	inserts map[string]insert // names of the files that the feed reads
-	writers map[string]string // engineInfo of the commits that brought them; those of a checkpoint have none
-	remarks map[string]remark // about the files of others, by what is said
+	state    state
+	known    map[string]bool   // names of every file that any version gave
+	inserts  map[string]insert // names of the files that the feed reads
+	writers  map[string]string // engineInfo of the commits that brought them; those of a checkpoint have none
+	rewrites []rewrite
+	remarks  map[string]remark // about the files of others, by what is said
 }
 
 // remark counts the files that something is said of.
@@ -81,7 +82,7 @@ func Verify(ctx context.Context, st store.Store) (*Report, error) {
 		state: newState(), known: map[string]bool{}, inserts: map[string]insert{},
 		writers: map[string]string{}, remarks: map[string]remark{},
 	}
-	for _, step := range []func() error{a.list, a.replay, a.readFiles, a.compareSnapshot} {
+	for _, step := range []func() error{a.list, a.replay, a.readFiles, a.compareRewrites, a.compareSnapshot} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("verify %s: %w", st.URL(""), err)
 		}
