@@ -269,10 +269,14 @@ func readGroup(pf *parquet.File, group parquet.RowGroup, c *checkpointContent) e
 		return err
 	}
 	c.actions = slices.Grow(c.actions, r.n)
+	lack := map[int]*Add{} // those without statistics, by row
 	for i := range r.n {
 		if a, ok := r.action(i); ok {
 			if err := a.check(); err != nil {
 				return err
+			}
+			if a.Add != nil && a.Add.Stats == "" {
+				lack[i] = a.Add
 			}
 			c.actions = append(c.actions, a)
 		} else if p := r.text(i, "sidecar/path"); p != "" {
@@ -281,7 +285,29 @@ func readGroup(pf *parquet.File, group parquet.RowGroup, c *checkpointContent) e
 			c.v2 = append(c.v2, v2Metadata{version, r.pairColumns("checkpointMetadata/tags").properties(i)})
 		}
 	}
+	fillStats(pf, group, lack)
 	return nil
+}
+
+// fillStats gives files their statistics from add.stats_parsed, if the checkpoint has it. One that cannot be read is none.
+func fillStats(pf *parquet.File, group parquet.RowGroup, lack map[int]*Add) {
+	if len(lack) == 0 {
+		return
+	}
+	s := newStructStats(pf, group)
+	if s == nil {
+		return
+	}
+	defer s.close()
+	for i := range int(group.NumRows()) {
+		text, err := s.next()
+		if err != nil {
+			return
+		}
+		if add := lack[i]; add != nil {
+			add.Stats = text
+		}
+	}
 }
 
 // ReadCheckpoint reads the actions of the classic checkpoint of a version, with its sidecars if it has any, for audits.

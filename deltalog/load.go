@@ -1,6 +1,7 @@
 package deltalog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,9 @@ const (
 	multiPartCheckpoint
 	classicCheckpoint
 	uuidCheckpoint // V2
-	derivedFile    // a checksum, or a compaction of commits from version on: nothing that is not elsewhere
+	// derivedFile is a checksum, or a compaction of commits from version on: nothing that is not elsewhere. Neither is read, so that none can hide
+	// what is wrong with the commits.
+	derivedFile
 )
 
 // makesTable reports whether a file of this kind shows that there is a table.
@@ -94,7 +97,7 @@ func (t *Table) SnapshotAt(ctx context.Context, version int64) (*Snapshot, error
 // commits after it. The hint in _last_checkpoint spares the listing; where it does not lead to a snapshot, the log is listed.
 func (t *Table) load(ctx context.Context, version int64) (*Snapshot, error) {
 	var found *Snapshot
-	if hint, ok := t.readLastCheckpoint(ctx); ok && (version < 0 || hint.version <= version) {
+	if hint, ok := t.readLastCheckpoint(ctx); ok && (version < 0 || hint.version <= version) && !t.farBehind(ctx, hint.version, version) {
 		s, err := t.replay(ctx, &hint, version)
 		switch {
 		case ctx.Err() != nil:
@@ -108,14 +111,32 @@ func (t *Table) load(ctx context.Context, version int64) (*Snapshot, error) {
 	return t.loadByListing(ctx, version, found)
 }
 
+// maxBehind is how many commits behind a checkpoint are read before it is worth listing the log for a newer one: twice the most that this package's
+// own are apart.
+const maxBehind = 2000
+
+// farBehind reports whether there may be a newer checkpoint than that of a hint, which nobody updated.
+func (t *Table) farBehind(ctx context.Context, hint, version int64) bool {
+	if version >= 0 {
+		return version-hint > maxBehind
+	}
+	_, err := t.st.Stat(ctx, logName(hint+maxBehind))
+	return err == nil
+}
+
 // seemsNewest reports whether s, at which a hint led to an end, may be the newest version; else only a listing can tell. It is not if the end is a
-// checkpoint whose commit is gone, for then the hint may be an old one and the next commits cleaned up, or if a version behind the next is there.
+// checkpoint whose commit is gone, for then the hint may be an old one and the next commits cleaned up, or if there are versions behind the next, which
+// is missing. They are looked for at growing distances: a hole that three times as many commits follow is met.
 func (t *Table) seemsNewest(ctx context.Context, s *Snapshot) bool {
 	if s.modified.IsZero() {
 		return false
 	}
-	_, err := t.st.Stat(ctx, logName(s.version+2))
-	return errors.Is(err, store.ErrNotExist)
+	for step := int64(1); step <= 1024; step *= 4 {
+		if _, err := t.st.Stat(ctx, logName(s.version+1+step)); !errors.Is(err, store.ErrNotExist) {
+			return false
+		}
+	}
+	return true
 }
 
 // loadByListing tries every complete checkpoint, newest first, then version 0. Only a contiguous chain makes a snapshot. found, if not nil, is the
@@ -240,6 +261,9 @@ func (t *Table) fetch(ctx context.Context, version int64, before time.Time) (*Co
 	}
 	if err != nil {
 		return nil, err
+	}
+	if len(bytes.TrimSpace(data)) == 0 { // what a crash of a careless writer leaves
+		return nil, fmt.Errorf("version %d: %w: the commit is empty", version, ErrCorrupt)
 	}
 	actions, err := ParseCommit(data)
 	if err != nil {
