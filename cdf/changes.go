@@ -40,7 +40,7 @@ func changesOf(ctx context.Context, t *deltalog.Table, c *deltalog.Commit) (out 
 		case a.Remove != nil && a.Remove.DataChange:
 			removes[a.Remove.Path] = a.Remove
 			if a.Remove.PartitionValues == nil && len(t.Cached().Metadata().PartitionColumns) > 0 {
-				return out, fmt.Errorf("version %d: %w: DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA: the remove of %s does not tell its partition", c.Version, deltalog.ErrCorrupt, a.Remove.Path)
+				return out, deltalog.NewClassError("DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA", deltalog.ErrCorrupt, "version %d: the remove of %s does not tell its partition", c.Version, a.Remove.Path)
 			}
 		}
 	}

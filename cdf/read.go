@@ -69,7 +69,7 @@ func readingSnapshot(ctx context.Context, t *deltalog.Table, end int64) (*deltal
 // resolve turns a range into versions, by delta.md 3.3 and 3.4.
 func (r Range) resolve(ctx context.Context, t *deltalog.Table) (start, end int64, err error) {
 	fail := func(class, format string, args ...any) (int64, int64, error) {
-		return 0, 0, fmt.Errorf("%w: %s: "+format, append([]any{ErrRange, class}, args...)...)
+		return 0, 0, deltalog.NewClassError(class, ErrRange, format, args...)
 	}
 	switch {
 	case r.StartVersion != nil && !r.StartTime.IsZero(), r.EndVersion != nil && !r.EndTime.IsZero():
@@ -181,5 +181,5 @@ func checkStart(ctx context.Context, t *deltalog.Table, start, end int64, snap *
 }
 
 func notEnabled(version int64) error {
-	return fmt.Errorf("%w: DELTA_MISSING_CHANGE_DATA: change data was not recorded for version [%d] (SQLSTATE KD002)", ErrNotEnabled, version)
+	return deltalog.NewClassError("DELTA_MISSING_CHANGE_DATA", ErrNotEnabled, "change data was not recorded for version [%d]", version)
 }

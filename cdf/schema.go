@@ -11,8 +11,7 @@ import (
 // newest (delta.md 3.6).
 func checkSchema(version int64, class string, then, now deltalog.Struct) error {
 	if column, what := breach(then, now); what != "" {
-		return fmt.Errorf("%w: "+class+" (SQLSTATE 0AKDC): version %d has column %s, which %s; start behind the change",
-			ErrIncompatibleSchema, version, column, what)
+		return deltalog.NewClassError(class, ErrIncompatibleSchema, "version %d has column %s, which %s; start behind the change", version, column, what)
 	}
 	return nil
 }

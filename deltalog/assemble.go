@@ -173,7 +173,7 @@ func newNode(col *parquet.Column, t DataType, group parquet.RowGroup, opened *[]
 func (n *node) openVariant(col *parquet.Column, group parquet.RowGroup, opened *[]*cursor) error {
 	metadata, value := col.Column("metadata"), col.Column("value")
 	if col.Column("typed_value") != nil {
-		return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_READ: variantShredding", ErrUnsupported)
+		return NewClassError("DELTA_UNSUPPORTED_FEATURES_FOR_READ", ErrUnsupported, "variantShredding")
 	}
 	if metadata == nil || value == nil || !metadata.Leaf() || !value.Leaf() {
 		return fmt.Errorf("%w: a variant without metadata and value", ErrCorrupt)

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNotNull says that a row has a null where the schema allows none. The text names the column.
-var ErrNotNull = errors.New("DELTA_NOT_NULL_CONSTRAINT_VIOLATED")
+var ErrNotNull = errors.New("null in a column that is NOT NULL")
 
 // ErrInvalidValue says that a row has a value that its column's type does not have: text that is no UTF-8 or too long for VARCHAR(n) or CHAR(n), or
 // a decimal with too many digits.
@@ -99,7 +99,7 @@ func sameType(want, got arrow.DataType) bool {
 func CheckNotNull(s Struct, rec arrow.RecordBatch) error {
 	for i, f := range s.Fields {
 		if at, bad := nullBreach(f.Type, f.Nullable, rec.Column(i), 0, rec.Column(i).Len()); bad {
-			return fmt.Errorf("%w: column %s", ErrNotNull, f.Name+at)
+			return NewClassError("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", ErrNotNull, "column %s", f.Name+at)
 		}
 	}
 	return nil

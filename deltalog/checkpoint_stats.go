@@ -145,7 +145,9 @@ func statsText(col *parquet.Column) func(dst []byte, v *parquet.Value) ([]byte, 
 				return time.Unix(int64(v.Int32())*86400, 0).UTC().Format(time.DateOnly)
 			})
 		}
-		return func(dst []byte, v *parquet.Value) ([]byte, bool) { return strconv.AppendInt(dst, int64(v.Int32()), 10), true }
+		return func(dst []byte, v *parquet.Value) ([]byte, bool) {
+			return strconv.AppendInt(dst, int64(v.Int32()), 10), true
+		}
 	case parquet.Int64:
 		ts, ok := logical.(*format.TimestampType)
 		if !ok && converted != deprecated.TimestampMicros && converted != deprecated.TimestampMillis {
@@ -165,7 +167,9 @@ func statsText(col *parquet.Column) func(dst []byte, v *parquet.Value) ([]byte, 
 	case parquet.Int96:
 		return text(func(v *parquet.Value) string { return statsTime(time.UnixMicro(int96Micros(v.Int96())), true) })
 	case parquet.Float:
-		return func(dst []byte, v *parquet.Value) ([]byte, bool) { return appendFloat(dst, float64(v.Float()), 32), true }
+		return func(dst []byte, v *parquet.Value) ([]byte, bool) {
+			return appendFloat(dst, float64(v.Float()), 32), true
+		}
 	case parquet.Double:
 		return func(dst []byte, v *parquet.Value) ([]byte, bool) { return appendFloat(dst, v.Double(), 64), true }
 	case parquet.ByteArray:

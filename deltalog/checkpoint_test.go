@@ -217,8 +217,8 @@ func TestVacuumKeepsWhatIsNeeded(t *testing.T) {
 func TestUnsupportedFeaturesAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	for protocol, want := range map[string]string{
-		`{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["catalogManaged"],"writerFeatures":["catalogManaged"]}`: "DELTA_UNSUPPORTED_FEATURES_FOR_READ: catalogManaged",
-		`{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["fromTheFuture"],"writerFeatures":["fromTheFuture"]}`:   "DELTA_UNSUPPORTED_FEATURES_FOR_READ: fromTheFuture",
+		`{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["catalogManaged"],"writerFeatures":["catalogManaged"]}`: "[DELTA_UNSUPPORTED_FEATURES_FOR_READ] unsupported table feature: catalogManaged",
+		`{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["fromTheFuture"],"writerFeatures":["fromTheFuture"]}`:   "[DELTA_UNSUPPORTED_FEATURES_FOR_READ] unsupported table feature: fromTheFuture",
 		`{"minReaderVersion":4,"minWriterVersion":7}`: "DELTA_INVALID_PROTOCOL_VERSION",
 	} {
 		st := store.NewMemory()

@@ -36,7 +36,7 @@ func MappedSchema(m *Metadata) (Struct, error) {
 		}
 		return s, nil
 	default:
-		return Struct{}, fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_READ: columnMapping (mode %s)", ErrUnsupported, mode)
+		return Struct{}, NewClassError("DELTA_UNSUPPORTED_FEATURES_FOR_READ", ErrUnsupported, "columnMapping (mode %s)", mode)
 	}
 }
 

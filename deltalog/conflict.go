@@ -1,15 +1,12 @@
 package deltalog
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // checkWinner decides whether tx may still commit after the winner c, by the table of delta.md 2.10. Everything this
 // package writes is Serializable; a blind append reads nothing, so it only conflicts with changes of what it was written for.
 func (tx *Transaction) checkWinner(c *Commit) error {
 	conflict := func(class, what string) error {
-		return fmt.Errorf("%w: %s: version %d %s", ErrConflict, class, c.Version, what)
+		return NewClassError(class, ErrConflict, "version %d %s", c.Version, what)
 	}
 	for i := range c.Actions {
 		switch a := &c.Actions[i]; {

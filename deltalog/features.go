@@ -21,10 +21,10 @@ var (
 // checkReadable refuses a table whose rows this package would read wrongly.
 func checkReadable(p *Protocol, m *Metadata) error {
 	if p.MinReaderVersion > 3 || p.MinReaderVersion < 1 {
-		return fmt.Errorf("%w: DELTA_INVALID_PROTOCOL_VERSION: reader version %d", ErrUnsupported, p.MinReaderVersion)
+		return NewClassError("DELTA_INVALID_PROTOCOL_VERSION", ErrUnsupported, "reader version %d", p.MinReaderVersion)
 	}
 	if unknown := missing(p.ReaderFeatures, readableFeatures); len(unknown) > 0 {
-		return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_READ: %s", ErrUnsupported, strings.Join(unknown, ", "))
+		return NewClassError("DELTA_UNSUPPORTED_FEATURES_FOR_READ", ErrUnsupported, "%s", strings.Join(unknown, ", "))
 	}
 	if m.Format.Provider != "" && m.Format.Provider != "parquet" {
 		return fmt.Errorf("%w: data files of format %s", ErrUnsupported, m.Format.Provider)
@@ -35,20 +35,20 @@ func checkReadable(p *Protocol, m *Metadata) error {
 // checkWritable refuses a table whose rules this package would not keep.
 func checkWritable(p *Protocol, m *Metadata, s Struct) error {
 	if p.MinWriterVersion > 7 || p.MinWriterVersion < 1 {
-		return fmt.Errorf("%w: DELTA_INVALID_PROTOCOL_VERSION: writer version %d", ErrUnsupported, p.MinWriterVersion)
+		return NewClassError("DELTA_INVALID_PROTOCOL_VERSION", ErrUnsupported, "writer version %d", p.MinWriterVersion)
 	}
 	if p.MinWriterVersion == 5 || p.MinWriterVersion == 6 {
-		return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: writer version %d (column mapping, identity columns)", ErrUnsupported, p.MinWriterVersion)
+		return NewClassError("DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", ErrUnsupported, "writer version %d (column mapping, identity columns)", p.MinWriterVersion)
 	}
 	if unknown := missing(p.WriterFeatures, writableFeatures); len(unknown) > 0 {
-		return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: %s", ErrUnsupported, strings.Join(unknown, ", "))
+		return NewClassError("DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", ErrUnsupported, "%s", strings.Join(unknown, ", "))
 	}
 	if m.mapping() != mappingNone {
-		return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: columnMapping (mode %s)", ErrUnsupported, m.mapping())
+		return NewClassError("DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", ErrUnsupported, "columnMapping (mode %s)", m.mapping())
 	}
 	for key := range m.Configuration {
 		if strings.HasPrefix(key, "delta.constraints.") {
-			return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: checkConstraints (%s)", ErrUnsupported, key)
+			return NewClassError("DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", ErrUnsupported, "checkConstraints (%s)", key)
 		}
 	}
 	for _, f := range s.Fields {
@@ -58,7 +58,7 @@ func checkWritable(p *Protocol, m *Metadata, s Struct) error {
 	}
 	for _, t := range []Primitive{Variant, Void} {
 		if usesType(s, t) {
-			return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: columns of type %s", ErrUnsupported, t.SQL())
+			return NewClassError("DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", ErrUnsupported, "columns of type %s", t.SQL())
 		}
 	}
 	return checkExpressions("", s)
@@ -75,7 +75,7 @@ func checkExpressions(prefix string, t DataType) error {
 		for _, f := range t.Fields {
 			for _, key := range []string{"delta.invariants", "delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT"} {
 				if _, ok := f.Metadata[key]; ok {
-					return fmt.Errorf("%w: DELTA_UNSUPPORTED_FEATURES_FOR_WRITE: column %s%s has %s", ErrUnsupported, prefix, f.Name, key)
+					return NewClassError("DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", ErrUnsupported, "column %s%s has %s", prefix, f.Name, key)
 				}
 			}
 			if err := checkExpressions(prefix+f.Name+".", f.Type); err != nil {

@@ -88,7 +88,7 @@ func (t *Table) ReadCommit(ctx context.Context, version int64) (*Commit, error) 
 	if c := t.recent.get(version - 1); c != nil {
 		before = c.Timestamp
 	}
-	c, err := t.fetch(ctx, version, before)
+	c, err := t.fetch(ctx, version, before, nil)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", t.st.URL(""), err)
 	}
@@ -142,22 +142,35 @@ func (t *Table) EarliestVersion(ctx context.Context) (int64, error) {
 	return earliest, nil
 }
 
-// VersionAt returns the last version committed at or before at. ErrVersionNotFound if the first is later.
+// VersionAt returns the last version committed at or before at. ErrVersionNotFound if the first is later. Where in-commit timestamps were switched on
+// later, times from then on are looked for from then on: file times before it may be anything.
 func (t *Table) VersionAt(ctx context.Context, at time.Time) (int64, error) {
 	cur, err := t.Snapshot(ctx)
 	if err != nil {
 		return 0, err
 	}
-	earliest, err := t.EarliestVersion(ctx)
+	first, err := t.EarliestVersion(ctx)
 	if err != nil {
 		return 0, err
 	}
+	last := cur.version
+	if since := inCommitFrom(cur.protocol, cur.metadata); first < since && since <= last {
+		c, err := t.ReadCommit(ctx, since)
+		if err != nil {
+			return 0, err
+		}
+		if at.Before(c.Timestamp) {
+			last = since - 1
+		} else {
+			first = since
+		}
+	}
 	var failed error
-	n := sort.Search(int(cur.version-earliest)+1, func(i int) bool {
+	n := sort.Search(int(last-first)+1, func(i int) bool {
 		if failed != nil {
 			return true
 		}
-		c, err := t.ReadCommit(ctx, earliest+int64(i))
+		c, err := t.ReadCommit(ctx, first+int64(i))
 		if err != nil {
 			failed = err
 			return true
@@ -168,9 +181,26 @@ func (t *Table) VersionAt(ctx context.Context, at time.Time) (int64, error) {
 		return 0, failed
 	}
 	if n == 0 {
-		return 0, fmt.Errorf("version of %s at %s: %w: the first is later", t.st.URL(""), at.UTC().Format(time.RFC3339Nano), ErrVersionNotFound)
+		err := NewClassError("DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION", ErrVersionNotFound, "the first version that is there was committed later")
+		return 0, fmt.Errorf("version of %s at %s: %w", t.st.URL(""), at.UTC().Format(time.RFC3339Nano), err)
 	}
-	return earliest + int64(n) - 1, nil
+	return first + int64(n) - 1, nil
+}
+
+// SnapshotAtTime returns the table as it was at a time: its last version committed at or before that. A time before the first version that is there, or
+// after the newest, is ErrVersionNotFound, as Spark has it.
+func (t *Table) SnapshotAtTime(ctx context.Context, at time.Time) (*Snapshot, error) {
+	version, err := t.VersionAt(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	cur := t.Cached()
+	if at.After(cur.timestamp) {
+		err := NewClassError("DELTA_TIMESTAMP_GREATER_THAN_COMMIT", ErrVersionNotFound, "the newest version, %d, was committed at %s: give a time up to that, or none",
+			cur.version, cur.timestamp.UTC().Format(time.RFC3339Nano))
+		return nil, fmt.Errorf("version of %s at %s: %w", t.st.URL(""), at.UTC().Format(time.RFC3339Nano), err)
+	}
+	return t.SnapshotAt(ctx, version)
 }
 
 // History yields commits from the newest backwards, as far as their files are there.

@@ -2,6 +2,7 @@ package deltalog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ func (t *Table) SnapshotAt(ctx context.Context, version int64) (*Snapshot, error
 		return cur, nil
 	}
 	if version < 0 || version > cur.version {
-		return nil, fmt.Errorf("version %d of %s: %w: the newest is %d", version, t.st.URL(""), ErrVersionNotFound, cur.version)
+		return nil, fmt.Errorf("version %d of %s: %w", version, t.st.URL(""), NewClassError("DELTA_VERSION_NOT_FOUND", ErrVersionNotFound, "the newest is %d", cur.version))
 	}
 	s, err := t.load(ctx, version)
 	if err != nil {
@@ -189,15 +190,15 @@ func (t *Table) loadByListing(ctx context.Context, version int64, found *Snapsho
 		errs = append(errs, err)
 	}
 	if v := checkpoints.incomplete(); v >= 0 {
-		errs = append(errs, fmt.Errorf("%w: DELTA_MISSING_PART_FILES: the checkpoint of version %d lacks parts", ErrCorrupt, v))
+		errs = append(errs, NewClassError("DELTA_MISSING_PART_FILES", ErrCorrupt, "the checkpoint of version %d lacks parts", v))
 	}
 	if len(errs) == 0 {
-		return nil, fmt.Errorf("%w: DELTA_LOG_FILE_NOT_FOUND: no checkpoint and no version 0, the first commit is %d", ErrVersionNotFound, first)
+		return nil, NewClassError("DELTA_LOG_FILE_NOT_FOUND", ErrVersionNotFound, "no checkpoint and no version 0, the first commit is %d", first)
 	}
 	if why := errors.Join(errs...); !errors.Is(why, ErrVersionNotFound) { // nothing is missing: what is there is wrong
 		return nil, why
 	}
-	return nil, fmt.Errorf("%w: DELTA_VERSIONS_NOT_CONTIGUOUS: no chain leads to version %d: %w", ErrCorrupt, last, errors.Join(errs...))
+	return nil, NewClassError("DELTA_VERSIONS_NOT_CONTIGUOUS", ErrCorrupt, "no chain leads to version %d: %w", last, errors.Join(errs...))
 }
 
 // replay builds the snapshot of version (-1: as far as it goes) from a checkpoint (nil: none, from version 0).
@@ -209,8 +210,12 @@ func (t *Table) replay(ctx context.Context, checkpoint *checkpointFiles, version
 		if err != nil {
 			return nil, err
 		}
+		base := &Snapshot{version: from}
+		for i := range actions {
+			base.protocol, base.metadata = cmp.Or(actions[i].Protocol, base.protocol), cmp.Or(actions[i].Metadata, base.metadata)
+		}
 		// The commit tells the time; cleanup by others may have taken it.
-		head, err := t.fetch(ctx, from, time.Time{})
+		head, err := t.fetch(ctx, from, time.Time{}, base)
 		switch {
 		case errors.Is(err, ErrVersionNotFound), errors.Is(err, ErrCorrupt):
 			head = &Commit{}
@@ -225,7 +230,7 @@ func (t *Table) replay(ctx context.Context, checkpoint *checkpointFiles, version
 		}
 	}
 	for version < 0 || s.version < version {
-		c, err := t.fetch(ctx, s.version+1, s.timestamp)
+		c, err := t.fetch(ctx, s.version+1, s.timestamp, s)
 		if errors.Is(err, ErrVersionNotFound) && version < 0 && s.version >= 0 {
 			break
 		}
@@ -240,14 +245,14 @@ func (t *Table) replay(ctx context.Context, checkpoint *checkpointFiles, version
 		}
 	}
 	if s.protocol == nil || s.metadata == nil {
-		return nil, fmt.Errorf("%w: DELTA_STATE_RECOVER_ERROR: the log has no protocol or no metaData action", ErrCorrupt)
+		return nil, NewClassError("DELTA_STATE_RECOVER_ERROR", ErrCorrupt, "the log has no protocol or no metaData action")
 	}
 	return s, nil
 }
 
 // fetch reads the commit of version, whose predecessor was committed at before; if that is not known (zero), as many commits before are looked
-// at as the time needs. An absent version costs one Stat.
-func (t *Table) fetch(ctx context.Context, version int64, before time.Time) (*Commit, error) {
+// at as the time needs. base is the snapshot before it, if the table is not open yet. An absent version costs one Stat.
+func (t *Table) fetch(ctx context.Context, version int64, before time.Time, base *Snapshot) (*Commit, error) {
 	info, err := t.st.Stat(ctx, logName(version))
 	if errors.Is(err, store.ErrNotExist) {
 		return nil, fmt.Errorf("version %d: %w", version, ErrVersionNotFound)
@@ -270,7 +275,7 @@ func (t *Table) fetch(ctx context.Context, version int64, before time.Time) (*Co
 		return nil, fmt.Errorf("version %d: %w", version, err)
 	}
 	c := &Commit{Version: version, Actions: actions, Size: int64(len(data)), modified: info.ModTime}
-	if c.Timestamp, err = t.commitTime(ctx, c, before); err != nil {
+	if c.Timestamp, err = t.commitTime(ctx, c, before, base); err != nil {
 		return nil, err
 	}
 	return c, nil

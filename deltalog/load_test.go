@@ -109,26 +109,6 @@ func TestTimesOfACopy(t *testing.T) {
 	}
 }
 
-// TestInCommitTimestampOfACheckpoint: also the version that was read from a checkpoint has its own time.
-func TestInCommitTimestampOfACheckpoint(t *testing.T) {
-	t.Parallel()
-	st := store.NewMemory()
-	tab := createTable(t, st, quiet, TableSpec{})
-	appendRows(t, tab, id(1))
-	if err := tab.Checkpoint(t.Context(), tab.Cached()); err != nil {
-		t.Fatal(err)
-	}
-	data, err := st.Get(t.Context(), logName(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	put(t, st, logName(1), strings.Replace(string(data), `"commitInfo":{`, `"commitInfo":{"inCommitTimestamp":1600000000000,`, 1))
-	again, err := Open(t.Context(), st, quiet)
-	if err != nil || again.Cached().Timestamp().UnixMilli() != 1_600_000_000_000 {
-		t.Errorf("%v, %v", again.Cached().Timestamp(), err)
-	}
-}
-
 // TestIdlePollCost: with nothing new, one Stat, whatever the table; no listing and no reading.
 func TestIdlePollCost(t *testing.T) {
 	t.Parallel()

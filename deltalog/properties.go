@@ -17,6 +17,7 @@ const (
 	propTxnRetention         = "delta.setTransactionRetentionDuration"
 	propExpiredLogCleanup    = "delta.enableExpiredLogCleanup"
 	propICT                  = "delta.enableInCommitTimestamps"
+	propICTSince             = "delta.inCommitTimestampEnablementVersion"
 	propIndexedCols          = "delta.dataSkippingNumIndexedCols"
 )
 

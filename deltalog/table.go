@@ -138,7 +138,7 @@ func (spec TableSpec) validate() error {
 	if strings.EqualFold(spec.Configuration[propChangeDataFeed], "true") {
 		for _, reserved := range []string{"_change_type", "_commit_version", "_commit_timestamp"} {
 			if _, taken := spec.Schema.field(reserved); taken {
-				return fmt.Errorf("DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS: column %s is reserved by the change data feed", reserved)
+				return NewClassError("DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS", nil, "column %s is reserved by the change data feed", reserved)
 			}
 		}
 	}
@@ -239,7 +239,7 @@ func (t *Table) refresh(ctx context.Context) (*Snapshot, error) {
 	defer t.mu.Unlock()
 	for first := true; ; first = false {
 		cur := t.newest.Load()
-		c, err := t.fetch(ctx, cur.version+1, cur.timestamp)
+		c, err := t.fetch(ctx, cur.version+1, cur.timestamp, nil)
 		if errors.Is(err, ErrVersionNotFound) {
 			return cur, nil
 		}

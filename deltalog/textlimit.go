@@ -161,7 +161,7 @@ func (l *TextLimit) checkLengths(name string, arr arrow.Array, from, to int) err
 	case *array.String:
 		for i := from; i < to; i++ {
 			if v := arr.Value(i); !arr.IsNull(i) && len(v) > l.Max && !l.Allows([]byte(v)) {
-				return fmt.Errorf("%w: DELTA_EXCEED_CHAR_VARCHAR_LIMIT: column %s: %.40q is longer than %s", ErrInvalidValue, name, v, l.Type)
+				return NewClassError("DELTA_EXCEED_CHAR_VARCHAR_LIMIT", ErrInvalidValue, "column %s: %.40q is longer than %s", name, v, l.Type)
 			}
 		}
 	case *array.Struct:

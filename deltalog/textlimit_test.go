@@ -30,7 +30,7 @@ func TestTextsKeepToTheirLength(t *testing.T) {
 		if column == "" && err != nil {
 			t.Errorf("%s: %v", row, err)
 		}
-		if column != "" && (!errors.Is(err, ErrInvalidValue) || !strings.Contains(err.Error(), "DELTA_EXCEED_CHAR_VARCHAR_LIMIT: column "+column+": ")) {
+		if column != "" && (!errors.Is(err, ErrInvalidValue) || !strings.Contains(err.Error(), "[DELTA_EXCEED_CHAR_VARCHAR_LIMIT] invalid value: column "+column+": ")) {
 			t.Errorf("%s: %v", row, err)
 		}
 	}

@@ -3,6 +3,9 @@ package deltalog
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -12,12 +15,48 @@ import (
 // lookBack is how many commits before one its time may depend on, if they are not known; Spark looks as far.
 const lookBack = 100
 
-// commitTime is the time of c by delta.md 3.5: the in-commit timestamp, else the time of its file, but later than its predecessor's, which is
-// before. Without that it is found from the files before, unless the file has the time that its writer gave it: a table that was copied without
-// its times has it not.
-func (t *Table) commitTime(ctx context.Context, c *Commit, before time.Time) (time.Time, error) {
+// inCommitFrom is the first version whose commit carries its own time (delta.md 3.5): math.MaxInt64 if none does. Both the property and the feature are
+// needed; a table for which they were switched on later says since which version.
+func inCommitFrom(p *Protocol, m *Metadata) int64 {
+	if p == nil || m == nil || !m.flag(propICT, false) || !slices.Contains(p.WriterFeatures, "inCommitTimestamp") {
+		return math.MaxInt64
+	}
+	since, err := strconv.ParseInt(m.Configuration[propICTSince], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return since
+}
+
+// inCommitFrom is that of the table as it is now, or, before anything of it is known, as base, the snapshot before c, and c say.
+func (t *Table) inCommitFrom(c *Commit, base *Snapshot) int64 {
+	if now := t.newest.Load(); now != nil {
+		base = now
+	}
+	var p *Protocol
+	var m *Metadata
+	if base != nil {
+		p, m = base.protocol, base.metadata
+	}
+	if base == nil || c.Version > base.version {
+		for i := range c.Actions {
+			switch a := &c.Actions[i]; {
+			case a.Protocol != nil:
+				p = a.Protocol
+			case a.Metadata != nil:
+				m = a.Metadata
+			}
+		}
+	}
+	return inCommitFrom(p, m)
+}
+
+// commitTime is the time of c by delta.md 3.5: the in-commit timestamp where they are in force, else the time of its file, but later than its
+// predecessor's, which is before. Without that it is found from the files before, unless the file has the time that its writer gave it: a table that was
+// copied without its times has it not. base is the snapshot before c, for a table of which nothing else is known yet.
+func (t *Table) commitTime(ctx context.Context, c *Commit, before time.Time, base *Snapshot) (time.Time, error) {
 	info := c.Info()
-	if ict, ok := info.Int("inCommitTimestamp"); ok {
+	if ict, ok := info.Int("inCommitTimestamp"); ok && c.Version >= t.inCommitFrom(c, base) {
 		return time.UnixMilli(ict), nil
 	}
 	at := c.modified.Truncate(time.Millisecond)
