@@ -80,6 +80,20 @@ func (t *Table) commitTime(ctx context.Context, c *Commit, before time.Time, bas
 	return at, nil
 }
 
+// ParseTimestamp reads a time as Databricks takes it for time travel: yyyy-MM-dd, yyyy-MM-dd HH:mm:ss with up to six digits more, or ISO 8601. Without a
+// zone it is UTC, whatever the machine's is.
+func ParseTimestamp(s string) (time.Time, error) {
+	for _, layout := range []string{"2006-01-02T15:04:05.999999Z07:00", "2006-01-02 15:04:05.999999Z07:00"} {
+		if at, err := time.Parse(layout, s); err == nil {
+			return at, nil
+		}
+	}
+	if at, err := parsePartitionTime(s); err == nil {
+		return at, nil
+	}
+	return time.Time{}, NewClassError("DELTA_TIMESTAMP_INVALID", nil, "%q is not a timestamp: write it like 2026-01-31 or 2026-01-31T12:00:00.123Z", s)
+}
+
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

@@ -65,16 +65,22 @@ func TestInCommitTimestamps(t *testing.T) {
 		at      map[int64]int64 // version of a time; -1: none
 	}{
 		"from the first version": {
-			true, []ictCommit{{9000, 1000, on()}, {8000, 2000, nil}, {7000, 3000, nil}},
-			[]int64{1000, 2000, 3000}, map[int64]int64{999: -1, 1000: 0, 1999: 0, 2000: 1, 2500: 1, 3000: 2, 9000: 2},
+			true,
+			[]ictCommit{{9000, 1000, on()}, {8000, 2000, nil}, {7000, 3000, nil}},
+			[]int64{1000, 2000, 3000},
+			map[int64]int64{999: -1, 1000: 0, 1999: 0, 2000: 1, 2500: 1, 3000: 2, 9000: 2},
 		},
 		"switched on later, after file times of a copy": {
-			true, []ictCommit{{9000, 0, nil}, {9000, 1, nil}, {9005, 0, nil}, {9000, 4000, on(3)}, {9000, 5000, nil}},
-			[]int64{9000, 9001, 9005, 4000, 5000}, map[int64]int64{3999: -1, 4000: 3, 4999: 3, 5000: 4, 9001: 4},
+			true,
+			[]ictCommit{{9000, 0, nil}, {9000, 1, nil}, {9005, 0, nil}, {9000, 4000, on(3)}, {9000, 5000, nil}},
+			[]int64{9000, 9001, 9005, 4000, 5000},
+			map[int64]int64{3999: -1, 4000: 3, 4999: 3, 5000: 4, 9001: 4},
 		},
 		"switched on later": {
-			true, []ictCommit{{1000, 0, nil}, {2000, 0, nil}, {9000, 4000, on(2)}, {9000, 5000, nil}},
-			[]int64{1000, 2000, 4000, 5000}, map[int64]int64{999: -1, 1000: 0, 2000: 1, 3999: 1, 4000: 2, 5000: 3},
+			true,
+			[]ictCommit{{1000, 0, nil}, {2000, 0, nil}, {9000, 4000, on(2)}, {9000, 5000, nil}},
+			[]int64{1000, 2000, 4000, 5000},
+			map[int64]int64{999: -1, 1000: 0, 2000: 1, 3999: 1, 4000: 2, 5000: 3},
 		},
 		"the property without the feature": {
 			false, []ictCommit{{1000, 7, on()}, {2000, 8, nil}}, []int64{1000, 2000}, map[int64]int64{1000: 0, 2000: 1},
@@ -160,5 +166,26 @@ func TestSnapshotAtTime(t *testing.T) {
 	_, err = tab.SnapshotAt(t.Context(), 4)
 	if !errors.Is(err, ErrVersionNotFound) || !strings.Contains(err.Error(), "[DELTA_VERSION_NOT_FOUND]") || !strings.HasSuffix(err.Error(), "SQLSTATE: 22003") {
 		t.Errorf("a version that is not there yet: %v", err)
+	}
+}
+
+func TestParseTimestamp(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"2026-01-31":                       "2026-01-31T00:00:00Z",
+		"2026-01-31 12:00:00":              "2026-01-31T12:00:00Z",
+		"2026-01-31 12:00:00.123":          "2026-01-31T12:00:00.123Z",
+		"2026-01-31T12:00:00.123456":       "2026-01-31T12:00:00.123456Z",
+		"2026-01-31T12:00:00.123456Z":      "2026-01-31T12:00:00.123456Z",
+		"2026-01-31 12:00:00.123456+02:00": "2026-01-31T10:00:00.123456Z",
+		"":                                 "", "1": "", "yesterday": "", "2026-13-01": "", "2026-01-31 12:00": "",
+	} {
+		at, err := ParseTimestamp(text)
+		if want == "" && (err == nil || !strings.Contains(err.Error(), "[DELTA_TIMESTAMP_INVALID]")) {
+			t.Errorf("%q: %v, %v", text, at, err)
+		}
+		if got := at.UTC().Format(time.RFC3339Nano); want != "" && (err != nil || got != want) {
+			t.Errorf("%q: %s, %v, want %s", text, got, err, want)
+		}
 	}
 }
