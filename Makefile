@@ -41,7 +41,7 @@ platforms: ## build and vet for linux, darwin and windows
 .PHONY: interop
 interop: build ## install the peers (official SDKs, Spark, delta-rs) and run all that needs them
 	interop/install.sh
-	cd interop && go vet -tags rust ./... && DELTABUS_LOCAL=$(BIN)/deltabus-local go test -count=1 -timeout 30m ./...
+	cd interop && go vet -tags rust ./... && DELTABUS_GOLDEN=$(GOLDEN) DELTABUS_LOCAL=$(BIN)/deltabus-local go test -count=1 -timeout 30m ./...
 
 .PHONY: interop-rust
 interop-rust: build ## the same for the official Rust SDK, which takes minutes to build

@@ -90,7 +90,7 @@ func (a *audit) readFile(t *deltalog.Table, n string, add *deltalog.Add) (rows i
 		return 0, nil
 	}
 	// Statistics are of all rows that are stored, whatever the vector says of them.
-	stored := deltalog.DataFile{Path: add.Path, PartitionValues: add.PartitionValues}
+	stored := deltalog.DataFile{Path: add.Path, PartitionValues: add.PartitionValues, Unpadded: true}
 	own := strings.HasPrefix(a.writers[n], deltalog.DefaultEngineInfo)
 	stats, err := parseStatistics(add.Stats)
 	switch {

@@ -34,6 +34,8 @@ func (a *audit) rewritten(v int64, actions []deltalog.Action) {
 		switch {
 		case act.Add != nil && a.state.live[a.name(act.Add.Path)] != nil && !removed[a.name(act.Add.Path)]:
 			// Only what the log says of the file is new: statistics, tags.
+		case act.Remove != nil && a.state.live[a.name(act.Remove.Path)] == nil:
+			// It changes nothing: the tombstone of a deletion vector's file, for one.
 		case act.Add != nil && act.Add.DataChange:
 			changed.adds = append(changed.adds, act.Add)
 		case act.Add != nil:
@@ -135,6 +137,7 @@ func (r *rewrite) sums(a *audit, t *deltalog.Table, seed maphash.Seed) (differen
 func sum(a *audit, t *deltalog.Table, file deltalog.DataFile, seed maphash.Seed, kinds []string) (out rows, err error) {
 	var text []byte
 	columns := len(t.Cached().Schema().Fields)
+	file.Unpadded = true
 	for rec, err := range t.ReadFile(a.ctx, t.Cached(), file, nil) {
 		if err != nil {
 			return out, err
