@@ -46,6 +46,11 @@ func (t *Table) writeFiles(ctx context.Context, snap *Snapshot, batches []arrow.
 			return nil, err
 		}
 	}
+	return t.writeUnchecked(ctx, snap, batches)
+}
+
+// writeUnchecked writes rows that were checked, or that are in the table already.
+func (t *Table) writeUnchecked(ctx context.Context, snap *Snapshot, batches []arrow.RecordBatch) ([]Add, error) {
 	parts, err := split(snap, batches)
 	if err != nil {
 		return nil, err

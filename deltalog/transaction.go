@@ -100,7 +100,7 @@ func (tx *Transaction) check(cur *Snapshot) error {
 		return cur.writable
 	}
 	if len(tx.Removes) > 0 && !tx.NoDataChange && cur.metadata.flag(propAppendOnly, false) {
-		return NewClassError("DELTA_CANNOT_MODIFY_APPEND_ONLY", nil, "this table is only to be appended to (delta.appendOnly)")
+		return errAppendOnly
 	}
 	for _, txn := range tx.Txns {
 		if last, ok := cur.Txn(txn.AppID); ok && last.Version >= txn.Version {

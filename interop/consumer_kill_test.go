@@ -127,7 +127,7 @@ func TestConsumerKilled(t *testing.T) {
 	for k := range kills {
 		w := startConsumer(t, dir, fmt.Sprintf("consumer-%d", k), false)
 		w.until(2*time.Minute, func(lines [][]byte) bool { return len(lines) > 1 }) // machines are busy
-		time.Sleep(time.Duration(rand.N(250)) * time.Millisecond) // a random point is what is tested
+		time.Sleep(time.Duration(rand.N(250)) * time.Millisecond)                   // a random point is what is tested
 		_ = w.cmd.Process.Kill()
 		<-w.done
 		record(t, history, w.printed())
