@@ -37,6 +37,16 @@ func becomes(value string) deltalog.Assign {
 	}
 }
 
+// merge updates and inserts by id, and deletes what is selected of the rows that source lacks.
+func merge(source arrow.RecordBatch, lacking deltalog.Predicate) deltalog.Merge {
+	return deltalog.Merge{
+		Source: []arrow.RecordBatch{source}, SourceKey: deltalog.KeyColumns("id"), TargetKey: deltalog.KeyColumns("id"),
+		Matched:            []deltalog.MatchedClause{{Update: func(p deltalog.Pairs) (arrow.RecordBatch, error) { return p.Source, nil }}},
+		NotMatched:         []deltalog.NotMatchedClause{{Insert: func(rows arrow.RecordBatch) (arrow.RecordBatch, error) { return rows, nil }}},
+		NotMatchedBySource: []deltalog.NotMatchedBySourceClause{{When: lacking}},
+	}
+}
+
 // TestFeedOfRowOperations: delta.md 3.1, one operation a line.
 func TestFeedOfRowOperations(t *testing.T) {
 	t.Parallel()
@@ -67,6 +77,12 @@ func TestFeedOfRowOperations(t *testing.T) {
 		{"replace of rows", func(ctx context.Context, tab table) (*deltalog.RowChanges, error) {
 			return tab.ReplaceWhere(ctx, deltalog.Condition{Where: with(1, 3, 4)}, []arrow.RecordBatch{jsonRows(t, tab, `{"id":1,"p":"n"}`, `{"id":3,"p":"n"}`)})
 		}, "delete 1x; delete 3y; delete 4y; insert 1n; insert 3n"},
+		{"merge", func(ctx context.Context, tab table) (*deltalog.RowChanges, error) {
+			return tab.Merge(ctx, merge(jsonRows(t, tab, `{"id":2,"p":"n"}`, `{"id":9,"p":"n"}`), with(3, 4)))
+		}, "update_preimage 2x; update_postimage 2n; delete 3y; delete 4y; insert 9n"},
+		{"merge that only inserts", func(ctx context.Context, tab table) (*deltalog.RowChanges, error) {
+			return tab.Merge(ctx, merge(jsonRows(t, tab, `{"id":8,"p":"n"}`), with()))
+		}, "insert 8n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
