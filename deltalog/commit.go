@@ -110,24 +110,34 @@ func (t *Table) publish(ctx context.Context, c *Commit, txnID string) error {
 		return err
 	}
 	c.Size = int64(len(data))
-	err = t.put(ctx, logName(c.Version), data, store.PutOptions{IfAbsent: true, ModTime: c.Timestamp, NoDirs: c.Version > 0})
-	if err == nil || errors.Is(err, store.ErrSyncFailed) {
-		return err
+	for attempt := 0; ; attempt++ {
+		err = t.put(ctx, logName(c.Version), data, store.PutOptions{IfAbsent: true, ModTime: c.Timestamp, NoDirs: c.Version > 0})
+		if err == nil || errors.Is(err, store.ErrSyncFailed) {
+			return err
+		}
+		// Taken by somebody else, or by us although the store says otherwise, or not at all: what is there tells.
+		switch own, there, readErr := t.isOwn(ctx, c.Version, txnID); {
+		case readErr != nil:
+			// The store's answer is only quoted: "exists" may have been about our own file.
+			return fmt.Errorf("version %d: %w: %v; then %w", c.Version, ErrOutcomeUnknown, err, readErr)
+		case own:
+			return nil
+		case there:
+			return fmt.Errorf("version %d: %w", c.Version, errTaken)
+		case errors.Is(err, store.ErrNotExist): // its directory is not
+			return fmt.Errorf("version %d: %w: %w", c.Version, ErrNotTable, err)
+		case !errors.Is(err, store.ErrUnclear):
+			return err
+		}
+		// It is not there yet, and may still come to be. The same again settles it: one of the two is done, and carries our txnId.
+		if attempt == publishAttempts || pause(ctx, attempt+3) != nil {
+			return fmt.Errorf("version %d: %w: %w", c.Version, ErrOutcomeUnknown, err)
+		}
 	}
-	// Taken by somebody else, or by us although the store says otherwise, or not at all: what is there tells.
-	switch own, there, readErr := t.isOwn(ctx, c.Version, txnID); {
-	case readErr != nil:
-		// The store's answer is only quoted: "exists" may have been about our own file.
-		return fmt.Errorf("version %d: %w: %v; then %w", c.Version, ErrOutcomeUnknown, err, readErr)
-	case own:
-		return nil
-	case there:
-		return fmt.Errorf("version %d: %w", c.Version, errTaken)
-	case errors.Is(err, store.ErrNotExist): // its directory is not
-		return fmt.Errorf("version %d: %w: %w", c.Version, ErrNotTable, err)
-	}
-	return err
 }
+
+// publishAttempts is how often a commit file is put again whose fate is not known.
+const publishAttempts = 10
 
 // put writes a file. A failed sync makes it the last: what is on disk is unknown then, and only a new Table, which reads it, may go on
 // (design.md, decision 2).

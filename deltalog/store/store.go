@@ -1,6 +1,7 @@
 // Package store is where the bytes of tables live: a flat namespace of files that can be read, listed, replaced
 // whole and, for commits, created only if absent. Implementations: Local (a directory), Memory (in-process use
-// only), and WithFaults, which fails, tears or loses the n-th operation of another store.
+// only), S3 (a bucket), Crashable (tests of what survives a crash), and WithFaults, which fails, tears or loses the n-th operation of another
+// store.
 package store
 
 import (
@@ -22,6 +23,9 @@ var ErrExist = fs.ErrExist
 // ErrSyncFailed marks a Put whose fsync failed. What is on disk is unknown: the writer must stop and recover from
 // the log (design.md, decision 2); it must never retry.
 var ErrSyncFailed = errors.New("sync failed")
+
+// ErrUnclear marks a Put whose answer was lost: it may have been done, or may still be. Reading the name tells only the first.
+var ErrUnclear = errors.New("outcome unclear")
 
 // Info describes one file.
 type Info struct {

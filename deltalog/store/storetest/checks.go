@@ -119,7 +119,10 @@ func ownership(c *checker) {
 func bigContent(c *checker) {
 	big := strings.Repeat("0123456789abcdef", 17<<20/16) + "end"
 	c.put("big", big, store.PutOptions{IfAbsent: true})
-	c.is("second put", c.s.Put(c.ctx, "big", []byte("X"+big[1:]), store.PutOptions{IfAbsent: true}), store.ErrExist)
+	// A server may refuse before it has read all, and the answer be lost in what is still sent.
+	if err := c.s.Put(c.ctx, "big", []byte("X"+big[1:]), store.PutOptions{IfAbsent: true}); !errors.Is(err, store.ErrExist) && !errors.Is(err, store.ErrUnclear) {
+		c.errorf("second put: got error %v, want %v", err, store.ErrExist)
+	}
 	c.has("big", big)
 	f, err := c.s.Open(c.ctx, "big")
 	if err != nil {
