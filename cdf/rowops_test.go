@@ -107,3 +107,33 @@ func TestFeedOfRowOperations(t *testing.T) {
 		})
 	}
 }
+
+// TestFeedOverAddedColumns: rows of before have null in a column that came later, also in change files.
+func TestFeedOverAddedColumns(t *testing.T) {
+	t.Parallel()
+	tab := feedTable(t, nil, "id BIGINT NOT NULL", "p STRING")
+	if _, err := tab.Append(t.Context(), []arrow.RecordBatch{jsonRows(t, tab, `{"id":1,"p":"x"}`, `{"id":2,"p":"x"}`)}, "WRITE"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tab.Delete(t.Context(), deltalog.Condition{Where: with(2)}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := deltalog.ParseColumn("late INT")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tab.AddColumns(t.Context(), deltalog.NewColumn{Field: f, First: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tab.Append(t.Context(), []arrow.RecordBatch{jsonRows(t, tab, `{"late":7,"id":3,"p":"y"}`)}, "WRITE"); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for v := range int64(5) {
+		got = append(got, feedOf(t, tab, v)...)
+	}
+	want := `insert {"late":null,"id":1,"p":"x"}; insert {"late":null,"id":2,"p":"x"}; delete {"late":null,"id":2,"p":"x"}; insert {"late":7,"id":3,"p":"y"}`
+	if s := strings.Join(got, "; "); s != want {
+		t.Errorf("got  %s\nwant %s", s, want)
+	}
+}

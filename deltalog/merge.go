@@ -129,7 +129,7 @@ const (
 func (m *merging) file(ctx context.Context, add *Add) error {
 	var kept pending
 	touched := false
-	for rec, err := range m.op.t.ReadFile(ctx, m.op.snap, add.DataFile(), nil) {
+	for rec, err := range m.op.readFile(ctx, add) {
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 )
 
 // Predicate tells which rows of a batch are selected: one answer a row. The batch has the table's columns, or those of the source of a MERGE.
+// CHAR(n) comes as it is stored, which need not be padded.
 type Predicate func(rows arrow.RecordBatch) (selected []bool, err error)
 
 // Condition says which rows an operation is for. The zero value selects every row.
@@ -234,10 +235,17 @@ func upTo(n int) []int {
 // parted is a batch of a file, in rows that a condition selects and others; either may be empty.
 type parted struct{ selected, others arrow.RecordBatch }
 
+// readFile reads a file whose rows may be written anew, so as they are stored.
+func (op *rowOperation) readFile(ctx context.Context, add *Add) iter.Seq2[arrow.RecordBatch, error] {
+	f := add.DataFile()
+	f.Unpadded = true
+	return op.t.ReadFile(ctx, op.snap, f, nil)
+}
+
 // part reads a file and parts its rows by a condition.
 func (op *rowOperation) part(ctx context.Context, add *Add, where Predicate) iter.Seq2[parted, error] {
 	return func(yield func(parted, error) bool) {
-		for rec, err := range op.t.ReadFile(ctx, op.snap, add.DataFile(), nil) {
+		for rec, err := range op.readFile(ctx, add) {
 			var p parted
 			if err == nil {
 				p, err = partRows(rec, where)

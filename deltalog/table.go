@@ -136,10 +136,8 @@ func (spec TableSpec) validate() error {
 		return errors.New("a table needs a column that is no partition column")
 	}
 	if strings.EqualFold(spec.Configuration[propChangeDataFeed], "true") {
-		for _, reserved := range []string{"_change_type", "_commit_version", "_commit_timestamp"} {
-			if _, taken := spec.Schema.field(reserved); taken {
-				return NewClassError("DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS", nil, "column %s is reserved by the change data feed", reserved)
-			}
+		if err := checkFeedColumns(spec.Schema); err != nil {
+			return err
 		}
 	}
 	return validateProperties(spec.Configuration)
