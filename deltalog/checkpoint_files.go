@@ -243,8 +243,8 @@ func (t *Table) readCheckpointParquet(ctx context.Context, name string) (c check
 		return c, err
 	}
 	defer func() {
-		if tail.failed != nil {
-			c, err = checkpointContent{}, tail.failed
+		if failed := tail.failure(); failed != nil {
+			c, err = checkpointContent{}, failed
 		}
 	}()
 	pf, err := tail.open()
@@ -264,6 +264,10 @@ func (t *Table) readCheckpointParquet(ctx context.Context, name string) (c check
 
 // readGroup adds the rows of a row group.
 func readGroup(pf *parquet.File, group parquet.RowGroup, c *checkpointContent) error {
+	// What the footer says is made room for: an action takes a byte at least, however well it is packed, but for a few.
+	if n := group.NumRows(); n < 0 || n > 16*pf.Size()+1<<16 {
+		return fmt.Errorf("%d rows in %d bytes", n, pf.Size())
+	}
 	r, err := readCheckpointGroup(pf, group)
 	if err != nil {
 		return err

@@ -324,3 +324,28 @@ func TestRestOfACleanedLog(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
+
+// FuzzCheckpoint: whatever a checkpoint's files hold, it is actions or an error.
+func FuzzCheckpoint(f *testing.F) {
+	add := v2Row{checkpointRow: checkpointRow{Add: &checkpointAdd{Path: "a%20b", Stats: ptr(`{"numRecords":1}`)}}}
+	head := v2Row{V2: &v2MetadataRow{Version: 7, Tags: map[string]string{"numOfAddFiles": "1"}}}
+	side := v2Row{Sidecar: &v2SidecarRow{Path: "s.parquet"}}
+	sidecar := []byte(parquetOf(f, []sidecarRow{{Add: add.Add}}))
+	f.Add(true, []byte(jsonOf(f, []v2Row{head, add})), []byte{})
+	f.Add(true, []byte(jsonOf(f, []v2Row{head, side})), sidecar)
+	f.Add(false, []byte(parquetOf(f, []v2Row{head, add})), []byte{})
+	f.Add(false, []byte(parquetOf(f, []v2Row{head, side})), sidecar)
+	f.Fuzz(func(t *testing.T, asJSON bool, top, sidecar []byte) {
+		st := store.NewMemory()
+		put(t, st, sidecarDir+"s.parquet", string(sidecar))
+		c := checkpointFiles{7, uuidCheckpoint, []string{uuidName(7, uuid1, "parquet")}}
+		if asJSON {
+			c.names[0] = uuidName(7, uuid1, "json")
+		}
+		put(t, st, c.names[0], string(top))
+		actions, err := (&Table{st: st}).readCheckpoint(t.Context(), c)
+		if err != nil && !errors.Is(err, ErrCorrupt) || err != nil && actions != nil {
+			t.Errorf("%d actions, %v", len(actions), err)
+		}
+	})
+}

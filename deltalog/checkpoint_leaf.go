@@ -55,6 +55,9 @@ func readLeaf(group parquet.RowGroup, leaf *parquet.Column, list int, buf []parq
 		values := page.Values()
 		for more := true; more; {
 			n, err := values.ReadValues(buf)
+			if n == 0 && err == nil {
+				err = io.ErrNoProgress
+			}
 			if more = err == nil; err != nil && !errors.Is(err, io.EOF) {
 				parquet.Release(page)
 				return nil, err

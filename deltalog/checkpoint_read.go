@@ -1,8 +1,13 @@
 package deltalog
 
 import (
+	"errors"
+	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 
 	"github.com/parquet-go/parquet-go"
 )
@@ -84,25 +89,27 @@ var checkpointLeaves = [][]string{
 	{"checkpointMetadata", "tags", "key_value", "value"},
 }
 
+// readCheckpointGroup reads the columns that matter, several at once.
 func readCheckpointGroup(pf *parquet.File, group parquet.RowGroup) (*checkpointGroup, error) {
 	g := &checkpointGroup{n: int(group.NumRows()), leaves: map[string]*leafColumn{}, maps: map[string]map[string]*string{}}
-	buf := make([]parquet.Value, leafBatch)
-	for _, path := range checkpointLeaves {
-		leaf, ok := findLeaf(pf.Root(), path...)
-		if !ok {
-			continue
-		}
-		kind := pf.Root().Columns()[child(pf.Root(), path[0])]
-		from := kind.Columns()[child(kind, path[1])].MaxDefinitionLevel()
-		if slices.Contains(path, "key_value") {
-			from++ // that of an entry: a map without any says the same as none
-		}
-		c, err := readLeaf(group, leaf, from, buf)
-		if err != nil {
-			return nil, err
-		}
+	columns, errs := make([]*leafColumn, len(checkpointLeaves)), make([]error, len(checkpointLeaves))
+	var next atomic.Int64
+	var readers sync.WaitGroup
+	for range min(maxColumnReaders, runtime.GOMAXPROCS(0)) {
+		readers.Go(func() {
+			buf := make([]parquet.Value, leafBatch)
+			for i := next.Add(1) - 1; i < int64(len(columns)); i = next.Add(1) - 1 {
+				columns[i], errs[i] = readCheckpointLeaf(pf, group, checkpointLeaves[i], buf)
+			}
+		})
+	}
+	readers.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for i, c := range columns {
 		if !c.empty() {
-			g.leaves[joinPath(path)] = c
+			g.leaves[joinPath(checkpointLeaves[i])] = c
 		}
 	}
 	g.add = addColumns{
@@ -111,6 +118,28 @@ func readCheckpointGroup(pf *parquet.File, group parquet.RowGroup) (*checkpointG
 		partitions: g.pairColumns("add/partitionValues"), tags: g.pairColumns("add/tags"), vectors: g.leaves["add/deletionVector/storageType"].any(),
 	}
 	return g, nil
+}
+
+// maxColumnReaders bounds how many columns are read at once.
+const maxColumnReaders = 8
+
+// readCheckpointLeaf reads one column; nil if the file has none of that name.
+func readCheckpointLeaf(pf *parquet.File, group parquet.RowGroup, path []string, buf []parquet.Value) (c *leafColumn, err error) {
+	defer func() {
+		if r := recover(); r != nil { // parquet-go panics on some damage
+			c, err = nil, fmt.Errorf("column %s: %v", joinPath(path), r)
+		}
+	}()
+	leaf, ok := findLeaf(pf.Root(), path...)
+	if !ok {
+		return nil, nil
+	}
+	kind := pf.Root().Columns()[child(pf.Root(), path[0])]
+	from := kind.Columns()[child(kind, path[1])].MaxDefinitionLevel()
+	if slices.Contains(path, "key_value") {
+		from++ // that of an entry: a map without any says the same as none
+	}
+	return readLeaf(group, leaf, from, buf)
 }
 
 func (g *checkpointGroup) pairColumns(leaf string) pairColumns {

@@ -79,8 +79,10 @@ func newFileSet() *fileSet {
 
 // fileKey is the identity of a file: its decoded path and its deletion vector.
 func fileKey(path string, dv *DeletionVector) string {
-	if p, err := url.PathUnescape(path); err == nil {
-		path = p
+	if strings.IndexByte(path, '%') >= 0 {
+		if p, err := url.PathUnescape(path); err == nil {
+			path = p
+		}
 	}
 	path = strings.TrimPrefix(path, "./")
 	if rest, ok := strings.CutPrefix(path, "file:"); ok { // file:/x and file:///x are one file

@@ -145,8 +145,8 @@ func (t *Table) readFile(ctx context.Context, snap *Snapshot, data DataFile, col
 		return err
 	}
 	defer func() {
-		if tail.failed != nil {
-			err = tail.failed
+		if failed := tail.failure(); failed != nil {
+			err = failed
 		}
 	}()
 	pf, err := tail.open()

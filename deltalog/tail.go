@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -14,13 +15,21 @@ import (
 // tailSize is how much of a file's end is read at once: the footer of most files, and all of small ones.
 const tailSize = 32 << 10
 
-// tailReader reads a file whose end it has. Each ReadAt of an object store costs a request.
+// tailReader reads a file whose end it has. Each ReadAt of an object store costs a request. Safe for concurrent use.
 type tailReader struct {
 	f     store.File
 	tail  []byte
 	start int64
 	// failed is the first failure of the store: what parquet-go makes of it looks like a broken file.
-	failed error
+	failed atomic.Pointer[error]
+}
+
+// failure is the first failure of the store, or nil.
+func (t *tailReader) failure() error {
+	if err := t.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // ReadAt implements io.ReaderAt.
@@ -30,8 +39,9 @@ func (t *tailReader) ReadAt(p []byte, off int64) (int, error) {
 	}
 	if off < t.start {
 		n, err := t.f.ReadAt(p, off)
-		if err != nil && !errors.Is(err, io.EOF) && t.failed == nil {
-			t.failed = err
+		if err != nil && !errors.Is(err, io.EOF) {
+			failed := err
+			t.failed.CompareAndSwap(nil, &failed)
 		}
 		return n, err
 	}
