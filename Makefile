@@ -48,6 +48,10 @@ interop-rust: build ## the same for the official Rust SDK, which takes minutes t
 	interop/install.sh rust
 	cd interop && DELTABUS_LOCAL=$(BIN)/deltabus-local go test -count=1 -timeout 15m -tags rust -run Rust ./...
 
+.PHONY: soak
+soak: ## random operations against a plain model, for ten minutes (DELTABUS_SOAK=1h for longer; DELTABUS_SEED=n repeats a failure)
+	DELTABUS_SOAK=$(or $(DELTABUS_SOAK),10m) go test -count=1 -timeout 0 -run TestRandomOperations ./cdf
+
 .PHONY: bench
 bench: ## benchmarks, each beside a peer in the same run; on a quiet machine (peers: interop/install.sh)
 	go test -run XXX -bench . ./deltalog ./cdf ./zerobusfake ./internal/zerobus ./deltabus ./emulator
