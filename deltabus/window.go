@@ -44,35 +44,46 @@ func (w *window) add(id string) {
 const maxWindowVersions = 10_000
 
 // remember fills the dedup window with what was settled in the versions before the checkpoint. What was settled of the version (or the backfill) that
-// the checkpoint is within follows when its rows are read again.
+// the checkpoint is within follows when its rows are read again. What is no longer there to be read is not remembered.
 func (c *Consumer) remember(ctx context.Context) error {
-	if c.o.dedup == 0 || c.at.Version < 0 {
+	after := max(c.at.Since, c.at.Version-maxWindowVersions)
+	if c.o.dedup == 0 || after >= c.at.Version {
 		return nil
 	}
-	var ids [][]string // newest version first
-	total := 0
-	for v := c.at.Version; v > max(c.at.Since, c.at.Version-maxWindowVersions) && total < c.o.dedup; v-- {
-		got, err := insistOn(ctx, c, "read messages", func() ([]string, error) { return c.idsOf(ctx, v) })
+	first, err := insistOn(ctx, c, "read messages", func() (int64, error) {
+		v, _, err := c.bus.backend.earliest(ctx)
+		return v, err
+	})
+	if err != nil {
+		return err
+	}
+	var f feed // one reads them all: to begin at a version costs a look at the table as it was then
+	for v := max(first, after+1); v <= c.at.Version; v++ {
+		ids, err := insistOn(ctx, c, "read messages", func() (ids []string, err error) {
+			if f == nil {
+				f = c.bus.backend.follow(v-1, []string{"topic", "headers", "message_id"})
+			}
+			if ids, err = c.nextIDs(ctx, f); err != nil {
+				f = nil
+			}
+			return ids, err
+		})
 		if errors.Is(err, cdf.ErrExpired) || errors.Is(err, cdf.ErrRewritten) || errors.Is(err, cdf.ErrNotEnabled) {
-			break // as far back as the feed goes
+			continue // which of its rows were new cannot be told any more
 		}
 		if err != nil {
 			return err
 		}
-		ids = append(ids, got)
-		total += len(got)
-	}
-	for i := len(ids) - 1; i >= 0; i-- {
-		for _, id := range ids[i] {
+		for _, id := range ids {
 			c.seen.add(id)
 		}
 	}
 	return nil
 }
 
-// idsOf is the ids of a version that this consumer wants, in any order.
-func (c *Consumer) idsOf(ctx context.Context, version int64) ([]string, error) {
-	v, err := c.bus.backend.follow(version-1, []string{"topic", "headers", "message_id"}).Next(ctx)
+// nextIDs is the ids of the next version that this consumer wants, in any order.
+func (c *Consumer) nextIDs(ctx context.Context, f feed) ([]string, error) {
+	v, err := f.Next(ctx)
 	if err != nil || v == nil {
 		return nil, err
 	}

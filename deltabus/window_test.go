@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/deltabus/deltabus-local/deltalog/store"
 )
 
 // TestOnlyWhatWasHandledIsADuplicate: a message that was in the table before a consumer, or its filter, began was not handled by it. Published
@@ -79,5 +81,37 @@ func TestWindowIsReadBackOverManyVersions(t *testing.T) {
 	appendEvents(t, b, event("first", "a", n), event("new", "a", n+1))
 	if got := consume(t, b, "c", "a", nil); !slices.Equal(got, []string{"new"}) {
 		t.Errorf("delivered %v", got)
+	}
+}
+
+// TestStartReadsBackOnce: what a start reads back grows with the versions, not with their square. Each costs its commit, its file, and little else.
+func TestStartReadsBackOnce(t *testing.T) {
+	t.Parallel()
+	reads := func(n int64) (ops int) {
+		st := store.NewMemory()
+		b, err := Init(t.Context(), Config{Workspace: OnStore(st)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			appendEvents(t, b, event(fmt.Sprint("e", i), "a", i))
+		}
+		consume(t, b, "c", "a", nil)
+		counted, err := Open(t.Context(), Config{Workspace: OnStore(store.WithFaults(st, func(store.Op) store.Fault {
+			ops++
+			return store.None
+		}))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops = 0
+		if got := consume(t, counted, "c", "a", nil); len(got) != 0 {
+			t.Fatalf("delivered %v", got)
+		}
+		return ops
+	}
+	few, many := reads(20), reads(220)
+	if each := float64(many-few) / 200; each > 6 {
+		t.Errorf("%d operations for 20 versions, %d for 220: %.1f for each", few, many, each)
 	}
 }
