@@ -14,7 +14,7 @@ import (
 )
 
 // OnHost is the workspace at a URL: its Unity Catalog says where tables are, and they are read and written there directly. The storage has
-// to be reachable: today that is a local directory, as a served emulator has it. Each table is opened once and shared.
+// to be reachable: a local directory, as a served emulator has it, or a bucket, with the environment's credentials and endpoint. Each table is opened once and shared.
 func OnHost(host, token string) Workspace {
 	return &onHost{catalog: &databricks.Catalog{Host: host, Token: token}, tables: map[string]*deltalog.Table{}}
 }
@@ -75,14 +75,21 @@ func openFound(ctx context.Context, t databricks.Table, fullName string, o delta
 	return open, nil
 }
 
-// OpenLocation opens where a table is: a path, or a file:// URL.
+// OpenLocation opens where a table is: a path, a file:// URL, or s3://, with endpoint and credentials as S3 tools read them.
 func OpenLocation(location string) (store.Store, error) {
 	if !strings.Contains(location, "://") {
 		return store.NewLocal(location, false)
 	}
+	if strings.HasPrefix(location, "s3://") {
+		o, err := store.ParseS3URL(location)
+		if err != nil {
+			return nil, err
+		}
+		return store.NewS3(o)
+	}
 	u, err := url.Parse(location)
 	if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" {
-		return nil, fmt.Errorf("location %s cannot be reached from here: only file:///… can", location)
+		return nil, fmt.Errorf("location %s cannot be reached from here: only file:///… and s3://… can", location)
 	}
 	path := u.Path
 	if filepath.Separator == '\\' && len(path) > 2 && path[2] == ':' { // file:///C:/x is C:\x

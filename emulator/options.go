@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/deltabus/deltabus-local/deltalog"
+	"github.com/deltabus/deltabus-local/deltalog/store"
 )
 
 // Option changes how Start starts.
@@ -24,6 +25,7 @@ type settings struct {
 	beforeReady    []func(context.Context, *Emulator) error
 	grace          time.Duration
 	tableOptions   []TableOptions
+	s3             *store.S3Options
 }
 
 type optionFunc func(*settings)
@@ -46,6 +48,11 @@ func WithTLS(addr string, names ...string) Option {
 // WithDataDir keeps everything in a directory, which is made if missing. One emulator at a time may have it: a second
 // one gets a *LockedError. Default: memory.
 func WithDataDir(dir string) Option { return optionFunc(func(s *settings) { s.dataDir = dir }) }
+
+// WithS3 keeps the managed tables in a bucket: catalog.schema.table is below PREFIX/catalog/schema/table. The rest (names, credentials) stays in the
+// data directory, which remembers the bucket. A start fails if the bucket does not honour If-None-Match (store.ErrDishonest), or if the directory has
+// tables elsewhere (ErrStorage). Tables that are in the bucket already belong to a new data directory, too. Default: in the data directory.
+func WithS3(o store.S3Options) Option { return optionFunc(func(s *settings) { s.s3 = &o }) }
 
 // WithMemory keeps everything in memory: the default, named for the sake of tests that choose. It undoes WithDataDir.
 func WithMemory() Option { return optionFunc(func(s *settings) { s.dataDir = "" }) }

@@ -23,13 +23,20 @@ func IsDataDir(dir string) bool {
 	if _, err := os.Stat(filepath.Join(dir, catalogFile)); err == nil {
 		return true
 	}
-	logs, err := findLogs(dir)
-	return err == nil && len(logs) > 0
+	if known, err := readStorage(dir); err == nil && known != nil {
+		return true
+	}
+	places, err := findLocalTables(dir)
+	return err == nil && len(places) > 0
 }
 
-// findLogs finds the logs of managed tables by their place, relative to the directory of all tables.
-func findLogs(dir string) ([]string, error) {
-	return fs.Glob(os.DirFS(filepath.Join(dir, "tables")), "*/*/*/_delta_log")
+// findLocalTables finds the managed tables of a data directory by their place, catalog/schema/table.
+func findLocalTables(dir string) ([]string, error) {
+	places, err := fs.Glob(os.DirFS(filepath.Join(dir, "tables")), "*/*/*/_delta_log")
+	for i := range places {
+		places[i] = path.Dir(places[i])
+	}
+	return places, err
 }
 
 // Restored names the tables that were found in the data directory and recorded when this workspace was opened, since its catalog was not
@@ -54,13 +61,18 @@ func (w *Workspace) openCatalog(ctx context.Context, file string, s settings) er
 // findTables looks for managed tables by their place: tables/catalog/schema/table with a Delta log.
 func (w *Workspace) findTables(ctx context.Context) ([]catalog.Table, error) {
 	w.restored = nil
-	logs, err := findLogs(w.dir)
+	var places []string
+	var err error
+	if w.managed != "" {
+		places, err = findLocalTables(w.dir)
+	} else {
+		places, err = findTablesIn(ctx, w.store)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("look for tables in %s: %w", w.dir, err)
+		return nil, fmt.Errorf("look for tables in %s: %w", w.store.URL(""), err)
 	}
 	var out []catalog.Table
-	for _, log := range logs {
-		location := path.Dir(log)
+	for _, location := range places {
 		n, err := catalog.ParseName(strings.ReplaceAll(location, "/", "."), 3)
 		if err != nil || strings.Join(n, "/") != location {
 			continue // of a dropped table, or nothing of ours
@@ -102,7 +114,11 @@ func (w *Workspace) CheckWritable() error {
 	if w.dir == "" {
 		return nil
 	}
-	f, err := os.CreateTemp(filepath.Join(w.dir, "tables"), ".writable-*")
+	dir := w.dir
+	if w.managed != "" {
+		dir = w.managed
+	}
+	f, err := os.CreateTemp(dir, ".writable-*")
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", w.dir, err)
 	}

@@ -183,8 +183,8 @@ func (w *Workspace) DropTable(ctx context.Context, fullName string) error {
 
 // remove takes the files of a managed table out of the way.
 func (w *Workspace) remove(ctx context.Context, e catalog.Table) error {
-	if w.dir != "" {
-		root := filepath.Join(w.dir, "tables")
+	if w.managed != "" {
+		root := w.managed
 		return ignoreNotExist(os.Rename(filepath.Join(root, filepath.FromSlash(e.Location)), filepath.Join(root, dropped+uuid.NewString())))
 	}
 	st := store.Sub(w.store, e.Location)
@@ -204,13 +204,13 @@ const dropped = ".dropped-"
 
 // emptyTrash deletes the files of dropped tables.
 func (w *Workspace) emptyTrash() error {
-	if w.dir == "" {
+	if w.managed == "" {
 		return nil
 	}
-	all, err := os.ReadDir(filepath.Join(w.dir, "tables"))
+	all, err := os.ReadDir(w.managed)
 	for _, d := range all {
 		if strings.HasPrefix(d.Name(), dropped) {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(w.dir, "tables", d.Name())))
+			err = errors.Join(err, os.RemoveAll(filepath.Join(w.managed, d.Name())))
 		}
 	}
 	return err

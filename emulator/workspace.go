@@ -20,6 +20,7 @@ type Workspace struct {
 	catalog *catalog.Catalog
 	store   store.Store
 	dir     string // "" in memory
+	managed string // the directory of the managed tables; "" if they are elsewhere
 	noSync  bool
 	options deltalog.Options
 	// each changes the options of single tables.
@@ -53,17 +54,15 @@ func openWorkspace(ctx context.Context, s settings) (*Workspace, error) {
 		options: deltalog.Options{Clock: s.clock, Logger: s.logger}, each: s.tableOptions,
 	}
 	file := ""
-	if w.dir == "" {
-		w.store = store.NewMemory()
-	} else {
+	if w.dir != "" {
 		abs, err := filepath.Abs(w.dir)
 		if err != nil {
 			return nil, fmt.Errorf("open workspace %s: %w", w.dir, err)
 		}
 		w.dir, file = abs, filepath.Join(abs, catalogFile)
-		if w.store, err = store.NewLocal(filepath.Join(abs, "tables"), s.noSync); err != nil {
-			return nil, fmt.Errorf("open workspace: %w", err)
-		}
+	}
+	if err := w.openStore(ctx, s); err != nil {
+		return nil, fmt.Errorf("open workspace: %w", err)
 	}
 	if err := w.openCatalog(ctx, file, s); err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)

@@ -27,7 +27,7 @@ type checkJSON struct {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	var listen, tlsListen string
+	var listen, tlsListen, storeURL, s3Endpoint string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what a workspace needs of this machine, with a remedy for what is wrong",
@@ -44,6 +44,13 @@ func (a *app) doctorCommand() *cobra.Command {
 			inDir, stamped := a.checkDir(cmd.Context())
 			checks = append(checks, inDir...)
 			checks = append(checks, checkClock(time.Now(), stamped), checkProxy(os.Getenv))
+			if storeURL != "" || s3Endpoint != "" {
+				inStore, err := checkStore(cmd.Context(), storeURL, s3Endpoint)
+				if err != nil {
+					return err
+				}
+				checks = append(checks, inStore...)
+			}
 			t := a.table("CHECK", "RESULT", "FOUND", "REMEDY")
 			failed := 0
 			for _, k := range checks {
@@ -64,6 +71,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address that serve is to have")
+	c.Flags().StringVar(&storeURL, "store", "", "store to try, s3://BUCKET/PREFIX or a directory: whether it keeps all that tables need of one")
+	c.Flags().StringVar(&s3Endpoint, "s3-endpoint", "", "URL of the S3 server of --store, as for serve")
 	c.Flags().StringVar(&tlsListen, "tls-listen", "", "TLS address that serve is to have (default: none)")
 	return c
 }

@@ -25,6 +25,7 @@ type serveFlags struct {
 	fsync             string
 	commitInterval    time.Duration
 	readyFile, print  string
+	store, s3Endpoint string
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -47,6 +48,8 @@ func (a *app) serveCommand() *cobra.Command {
 	fl.StringVar(&f.fsync, "fsync", "on", "off acknowledges before data is on disk: faster, and lost if the machine stops")
 	fl.DurationVar(&f.commitInterval, "commit-interval", 0, "time between commits of a table's streams (default: adaptive)")
 	fl.StringVar(&f.readyFile, "ready-file", "", "file to write when ready, with the addresses and credentials as JSON")
+	fl.StringVar(&f.store, "store", "", "s3://BUCKET/PREFIX to keep the tables in, instead of --data-dir; credentials as S3 tools read them")
+	fl.StringVar(&f.s3Endpoint, "s3-endpoint", "", "URL of the S3 server of --store (default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, else Amazon's)")
 	fl.StringVar(&f.print, "print", "", "json prints the ready file's content on stdout too")
 	return c
 }
@@ -119,6 +122,17 @@ func (a *app) serveOptions(f serveFlags) (opts []emulator.Option, banner [][2]st
 		opts = append(opts, emulator.WithTLS(f.tlsListen, f.tlsNames...))
 	} else if len(f.tlsNames) > 0 {
 		return nil, nil, usagef("--tls-name needs --tls-listen")
+	}
+	if f.store != "" || f.s3Endpoint != "" {
+		o, err := s3Options(f.store, f.s3Endpoint)
+		if err != nil {
+			return nil, nil, err
+		}
+		if f.ephemeral {
+			return nil, nil, usagef("--ephemeral removes everything at the end, and --store keeps it: give one of them")
+		}
+		opts = append(opts, emulator.WithS3(o))
+		banner = append(banner, [2]string{"store", f.store})
 	}
 	switch f.fsync {
 	case "on":

@@ -98,6 +98,7 @@ func NewS3(o S3Options) (*S3, error) {
 	conditional := transport
 	if t, ok := transport.(*http.Transport); ok {
 		own := t.Clone()
+		own.DisableKeepAlives = u.Scheme == "http" // a new connection costs nothing there, and none is left that the server misunderstands
 		conditional, s.forgetConnections = own, own.CloseIdleConnections
 	}
 	if p := strings.Trim(o.Prefix, "/"); p != "" {
