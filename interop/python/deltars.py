@@ -34,11 +34,18 @@ def insert(path, rows):
     return DeltaTable(path).version()
 
 
+def delete(path, predicate):
+    """Deletes rows by an SQL condition."""
+    table = DeltaTable(path)
+    table.delete(predicate)
+    return table.version()
+
+
 def version(path):
     return DeltaTable(path).version()
 
 
-operations = {f.__name__: f for f in (rows, changes, append, insert, version)}
+operations = {f.__name__: f for f in (rows, changes, append, insert, delete, version)}
 for line in sys.stdin:
     request = json.loads(line)
     try:

@@ -66,11 +66,16 @@ def insert(path, rows):
     return version(path)
 
 
+def sql(text):
+    """Runs a statement."""
+    session.sql(text).collect()
+
+
 def version(path):
     return session.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").collect()[0]["version"]
 
 
-operations = {f.__name__: f for f in (rows, changes, append, insert, version)}
+operations = {f.__name__: f for f in (rows, changes, append, insert, sql, version)}
 for line in sys.stdin:
     request = json.loads(line)
     try:
