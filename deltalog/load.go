@@ -145,6 +145,7 @@ func (t *Table) seemsNewest(ctx context.Context, s *Snapshot) bool {
 func (t *Table) loadByListing(ctx context.Context, version int64, found *Snapshot) (*Snapshot, error) {
 	var checkpoints checkpointListing
 	first, last := int64(-1), int64(-1)
+	from, to := int64(-1), int64(-1) // the last commits without a hole
 	for info, err := range t.st.List(ctx, logDir, "") {
 		if err != nil {
 			return nil, err
@@ -154,12 +155,17 @@ func (t *Table) loadByListing(ctx context.Context, version int64, found *Snapsho
 			continue
 		}
 		last = max(last, f.version)
-		switch {
-		case f.kind.checkpoint():
+		if f.kind.checkpoint() {
 			checkpoints.add(info.Name, f)
-		case first < 0:
+			continue
+		}
+		if first < 0 {
 			first = f.version
 		}
+		if from < 0 || f.version != to+1 {
+			from = f.version
+		}
+		to = f.version
 	}
 	if last < version { // the table is there: its log begins later, or what is left of its beginning ends before
 		return nil, fmt.Errorf("%w: it is no longer in the log", ErrVersionNotFound)
@@ -171,15 +177,28 @@ func (t *Table) loadByListing(ctx context.Context, version int64, found *Snapsho
 		return found, nil
 	}
 	var errs []error
-	from := []*checkpointFiles{}
+	starts := []*checkpointFiles{}
 	for _, c := range checkpoints.byPreference() {
-		from = append(from, &c)
+		starts = append(starts, &c)
 	}
 	if first == 0 {
-		from = append(from, nil)
+		starts = append(starts, nil)
 	}
-	for _, c := range from {
+	for _, c := range starts {
 		// What the listing has must be reached: a chain that ends before is a hole, not a shorter table.
+		next := int64(0)
+		if c != nil {
+			next = c.version + 1
+		}
+		switch {
+		case next > last:
+		case to < last:
+			errs = append(errs, fmt.Errorf("version %d: %w", to+1, ErrVersionNotFound))
+			continue
+		case next < from:
+			errs = append(errs, fmt.Errorf("version %d: %w", from-1, ErrVersionNotFound))
+			continue
+		}
 		s, err := t.replay(ctx, c, last)
 		if err == nil {
 			return s, nil

@@ -110,6 +110,7 @@ func golden(t *testing.T, dir string) {
 		if !errors.Is(err, deltalog.ErrUnsupported) && !errors.Is(err, deltalog.ErrCorrupt) && !errors.Is(err, deltalog.ErrNotTable) {
 			t.Fatalf("refused by %v, expected: %s", err, c.ExpectError)
 		}
+		wantError(t, "open", err, c.ExpectError)
 		return
 	}
 	if err != nil {
@@ -177,6 +178,7 @@ func golden(t *testing.T, dir string) {
 		_, err := rows(e.Version)
 		wantError(t, fmt.Sprintf("rows of version %d", e.Version), err, e.Expect)
 	}
+	checkInCommitTimes(t, tab, c.ICT)
 	for v, ms := range c.ICT {
 		version, err := strconv.ParseInt(v, 10, 64)
 		if err != nil {
@@ -187,6 +189,35 @@ func golden(t *testing.T, dir string) {
 			t.Error(err)
 		} else if s.Timestamp().UnixMilli() != ms {
 			t.Errorf("version %s is of %d, expected %d", v, s.Timestamp().UnixMilli(), ms)
+		}
+	}
+}
+
+// checkInCommitTimes checks that times by version, given in ms, lead to those versions, and that the feed from them on begins there and has them.
+func checkInCommitTimes(t *testing.T, tab *deltalog.Table, times map[string]int64) {
+	t.Helper()
+	ctx := context.Background()
+	for v, ms := range times {
+		version, err := strconv.ParseInt(v, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next, ok := times[strconv.FormatInt(version+1, 10)]; ok && next <= ms {
+			continue // made so on purpose: no time means this version
+		}
+		at := time.UnixMilli(ms)
+		s, err := tab.SnapshotAtTime(ctx, at)
+		if err != nil || s.Version() != version {
+			t.Errorf("at %s: %v, expected version %d", at, err, version)
+		}
+		for b, err := range cdf.Read(ctx, tab, cdf.Range{StartTime: at}, nil) {
+			if err != nil {
+				t.Errorf("feed from %s: %v", at, err)
+				break
+			}
+			if want := times[strconv.FormatInt(b.Version, 10)]; b.Version < version || b.Timestamp.UnixMilli() != want {
+				t.Errorf("feed from %s (version %d): version %d at %d, expected %d", at, version, b.Version, b.Timestamp.UnixMilli(), want)
+			}
 		}
 	}
 }
@@ -203,7 +234,8 @@ func wantError(t *testing.T, what string, err error, expect string) {
 		return
 	}
 	for _, class := range regexp.MustCompile(`[A-Z]+(?:_[A-Z]+)+(?:\.[A-Z_]+)?`).FindAllString(expect, -1) {
-		if !strings.Contains(err.Error(), class) {
+		var is *deltalog.ClassError
+		if !strings.Contains(err.Error(), class) || strings.HasPrefix(class, "DELTA_") && (!errors.As(err, &is) || is.SQLState() == "") {
 			t.Errorf("%s: %v, expected %s", what, err, expect)
 		}
 	}
