@@ -13,6 +13,8 @@ var sqlStates = map[string]string{
 	"DELTA_CONCURRENT_DELETE_READ":                           "2D521",
 	"DELTA_CONCURRENT_TRANSACTION":                           "2D521",
 	"DELTA_EXCEED_CHAR_VARCHAR_LIMIT":                        "22001",
+	"DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT":               "0AKDE",
+	"DELTA_UNSET_NON_EXISTENT_PROPERTY":                      "42616",
 	"DELTA_INVALID_CDC_RANGE":                                "22003",
 	"DELTA_INVALID_PROTOCOL_VERSION":                         "KD004",
 	"DELTA_LOG_FILE_NOT_FOUND":                               "42K03",

@@ -30,7 +30,6 @@ func TestClassError(t *testing.T) {
 // TestEveryClassHasAnSQLState: each class that the code of the log and of the feed names.
 func TestEveryClassHasAnSQLState(t *testing.T) {
 	t.Parallel()
-	seen := map[string]bool{}
 	for _, dir := range []string{".", "../cdf"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
@@ -45,15 +44,10 @@ func TestEveryClassHasAnSQLState(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, m := range regexp.MustCompile(`"(DELTA_[A-Z_]+)"`).FindAllStringSubmatch(string(source), -1) {
-				if seen[m[1]] = true; sqlStates[m[1]] == "" {
-					t.Errorf("%s: %s has no SQLSTATE", f, m[1])
+				if sqlStates[m[1]] == "" {
+					t.Errorf("%s: %s has no SQLSTATE: add it to errorclass.go", f, m[1])
 				}
 			}
-		}
-	}
-	for class := range sqlStates {
-		if !seen[class] {
-			t.Errorf("%s is not used", class)
 		}
 	}
 }
