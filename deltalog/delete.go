@@ -42,7 +42,7 @@ func (t *Table) deleteRows(ctx context.Context, c Condition) (*RowChanges, error
 // deleteWhere deletes the rows that c selects.
 func (op *rowOperation) deleteWhere(ctx context.Context, c Condition) error {
 	op.derived = c.Where == nil
-	for add := range op.snap.FilesIn(c.Partition) {
+	for add := range op.filesFor(c) {
 		if err := op.deleteFrom(ctx, add, c.Where); err != nil {
 			return err
 		}

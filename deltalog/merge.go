@@ -44,6 +44,8 @@ type NotMatchedBySourceClause struct {
 type Merge struct {
 	// Partition narrows the table to files with these partition values, as for FilesIn. Rows elsewhere are taken not to match.
 	Partition map[string]string
+	// MayMatch, if set, says of a file whether it may hold rows that match, or that a clause for rows without a source is for; as for Condition.
+	MayMatch func(*Add) bool
 	// Source are rows with any columns, the same in every batch. They are held in memory.
 	Source []arrow.RecordBatch
 	// SourceKey and TargetKey give keys; rows with equal keys match if On says so too (nil: they do). Without key functions every row matches every
@@ -88,7 +90,7 @@ func (t *Table) mergeRows(ctx context.Context, m Merge) (*RowChanges, error) {
 	}
 	run := merging{Merge: m, op: op, join: j}
 	if j.rows > 0 || len(m.NotMatchedBySource) > 0 {
-		for add := range op.snap.FilesIn(m.Partition) {
+		for add := range op.filesFor(Condition{Partition: m.Partition, MayMatch: m.MayMatch}) {
 			if err := run.file(ctx, add); err != nil {
 				return nil, err
 			}

@@ -20,6 +20,9 @@ type Condition struct {
 	// Partition narrows the operation to files with these partition values, as for FilesIn: other partitions are neither read nor watched
 	// for concurrent changes.
 	Partition map[string]string
+	// MayMatch, if set, says of a file, by its partition values and statistics, whether it may hold selected rows: a file of which it says no is not
+	// read. What others add to the table or take away is a conflict all the same.
+	MayMatch func(*Add) bool
 	// Where selects rows; nil: all of them, so that whole files go without being read.
 	Where Predicate
 	// SQL is the condition as commitInfo tells it, such as "(id > 5)".
@@ -104,6 +107,17 @@ func (op *rowOperation) read(partition map[string]string) error {
 		op.tx.ReadPartitions = append(op.tx.ReadPartitions, partition)
 	}
 	return nil
+}
+
+// filesFor yields the files that c may select rows of.
+func (op *rowOperation) filesFor(c Condition) iter.Seq[*Add] {
+	return func(yield func(*Add) bool) {
+		for add := range op.snap.FilesIn(c.Partition) {
+			if (c.MayMatch == nil || c.MayMatch(add)) && !yield(add) {
+				return
+			}
+		}
+	}
 }
 
 // remove ends a file.

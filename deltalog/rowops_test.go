@@ -300,6 +300,36 @@ func TestRowOperationsConflict(t *testing.T) {
 	}
 }
 
+// TestFilesThatCannotMatchAreNotRead: a file that MayMatch rules out may even be gone.
+func TestFilesThatCannotMatchAreNotRead(t *testing.T) {
+	t.Parallel()
+	tab := rowsTable(t)
+	first := ""
+	for add := range tab.Cached().Files() {
+		if first == "" {
+			first = add.Path
+		}
+	}
+	if err := tab.Store().Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	later := func(add *Add) bool { return add.Path != first }
+	if _, err := tab.Delete(t.Context(), Condition{MayMatch: later, Where: ids(4)}); err != nil {
+		t.Error(err)
+	}
+	if _, err := tab.Update(t.Context(), Condition{MayMatch: later, Where: ids(5)}, withText("z")); err != nil {
+		t.Error(err)
+	}
+	m := upsert(t, tab, "6 n")
+	m.MayMatch = later
+	if done, err := tab.Merge(t.Context(), m); err != nil || done.Updated != 1 {
+		t.Error(err)
+	}
+	if _, err := tab.Delete(t.Context(), Condition{Where: ids(5)}); err == nil {
+		t.Error("a file that is gone was read")
+	}
+}
+
 // TestTakeGivesWhatWasThere compares rows taken at random, of every type, with the rows.
 func TestTakeGivesWhatWasThere(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,7 @@ func (t *Table) update(ctx context.Context, c Condition, assign Assign) (*RowCha
 		return nil, err
 	}
 	op.explicit = true
-	for add := range op.snap.FilesIn(c.Partition) {
+	for add := range op.filesFor(c) {
 		if err := op.updateFile(ctx, add, c.Where, assign); err != nil {
 			return nil, err
 		}
