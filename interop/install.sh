@@ -25,6 +25,8 @@ install_python() {
   python3 -m venv "$to/venv"
   "$to/venv/bin/pip" install --quiet "${python_packages[@]}"
 }
+# An S3 server, built by Go.
+install_versitygw() { GOBIN=$to/bin go install "github.com/versity/versitygw/cmd/versitygw@$1"; }
 install_npm() { npm install --silent --no-audit --no-fund --prefix "$to/npm" @databricks/zerobus-ingest-sdk-linux-x64-gnu@1.3.0 protobufjs@7.5.4; }
 install_maven() { mvn -q -B -f "interop/$1/pom.xml" dependency:copy-dependencies -DoutputDirectory="$to/$2" "${@:3}"; }
 
@@ -46,6 +48,8 @@ install_rust() {
 once python "${python_packages[*]}" install_python &
 pids=($!)
 once npm "1.3.0 7.5.4" install_npm &
+pids+=($!)
+once versitygw v1.8.0 install_versitygw v1.8.0 &
 pids+=($!)
 {
   once java-jars "$(cksum <interop/java/pom.xml)" install_maven java java-jars

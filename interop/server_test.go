@@ -33,6 +33,8 @@ var binary = sync.OnceValues(func() (string, error) {
 type server struct {
 	t   *testing.T
 	dir string
+	// args and env are further ones of the process.
+	args, env []string
 	emulator.Info
 
 	mu     sync.Mutex
@@ -59,6 +61,8 @@ func (s *server) start(listen string) {
 	ready := filepath.Join(filepath.Dir(s.dir), "ready.json")
 	_ = os.Remove(ready)
 	cmd := exec.Command(path, "serve", "--listen", listen, "--data-dir", s.dir, "--ready-file", ready)
+	cmd.Args = append(cmd.Args, s.args...)
+	cmd.Env = environment(s.env...)
 	cmd.Stderr = testWriter{s.t, "serve: "}
 	if err := cmd.Start(); err != nil {
 		s.t.Fatalf("serve: %v", err)

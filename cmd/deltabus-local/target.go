@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/deltabus/deltabus-local/deltabus"
+	"github.com/deltabus/deltabus-local/deltalog/store"
 	"github.com/deltabus/deltabus-local/emulator"
 )
 
@@ -71,7 +72,12 @@ func (a *app) target(ctx context.Context, to access) (*target, error) {
 
 // sayRestored tells that a lost catalog was made anew.
 func (a *app) sayRestored(w *emulator.Workspace) {
-	if names := w.Restored(); len(names) > 0 {
+	names := w.Restored()
+	if _, bucket := w.Store().(*store.S3); bucket && len(names) > 0 { // a new data directory beside a store that others have, too
+		fmt.Fprintf(a.err, "deltabus-local: %s has these tables already: %s\n", w.Store().URL(""), strings.Join(names, ", "))
+		return
+	}
+	if len(names) > 0 {
 		fmt.Fprintf(a.err, "deltabus-local: the catalog of %s was lost; found by their files: %s\n", a.dataDir, strings.Join(names, ", "))
 		fmt.Fprintln(a.err, "  ids and credentials are new; external tables and schemas without tables have to be made again")
 	}
