@@ -398,3 +398,26 @@ func TestChangesStayCompleteWhenTheyAreMany(t *testing.T) {
 		t.Errorf("%d changes of 7", rows)
 	}
 }
+
+// TestOverwrittenPartitionsMayBeSpelledOtherwise: 007 and 7 are one partition of an INT column.
+func TestOverwrittenPartitionsMayBeSpelledOtherwise(t *testing.T) {
+	t.Parallel()
+	tab := createTable(t, store.NewMemory(), quiet, TableSpec{PartitionColumns: []string{"k"}}, "id BIGINT", "k INT")
+	adds, err := tab.WriteFiles(t.Context(), tab.Cached(), rowsOf(batch(t, tab.Cached().Schema(), `{"id":1,"k":7}`, `{"id":2,"k":8}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := "007"
+	adds[0].PartitionValues = map[string]*string{"k": &other}
+	if _, err := tab.Commit(t.Context(), Transaction{Base: tab.Cached(), Operation: "WRITE", Adds: adds}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tab.OverwritePartitions(t.Context(), rowsOf(batch(t, tab.Cached().Schema(), `{"id":3,"k":7}`))); err != nil {
+		t.Fatal(err)
+	}
+	got := readAll(t, tab, tab.Cached())
+	slices.Sort(got)
+	if want := []string{`{"id":2,"k":8}`, `{"id":3,"k":7}`}; !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+}
