@@ -21,6 +21,7 @@ type committer struct {
 	t        *deltalog.Table
 	interval time.Duration
 	limits   limits
+	idle     sync.Pool     // of *idleRows, of streams that have ended
 	pending  atomic.Int64  // bytes of rows that wait, of all streams
 	work     chan struct{} // capacity 1: some stream has rows
 	quit     chan struct{}
@@ -74,6 +75,32 @@ func (s *Server) committer(name string, t *deltalog.Table) (*committer, error) {
 		return nil, c.broken
 	}
 	return c, nil
+}
+
+// idleRows are columns with the memory that a stream made them grow to, which a new one would have to find and clear anew.
+type idleRows struct {
+	schema string
+	rows   *rows
+}
+
+// keep takes the rows of a stream that has ended, with all that it accepted committed.
+func (c *committer) keep(st *ephemeral) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, r := range []*rows{st.rows, st.spare} {
+		if r != nil && r.root.n == 0 {
+			c.idle.Put(&idleRows{st.schema, r})
+		}
+	}
+	st.rows, st.spare = nil, nil
+}
+
+// reuse gives rows of an earlier stream for the schema, or else fresh.
+func (c *committer) reuse(schema string, fresh *rows) *rows {
+	if old, ok := c.idle.Get().(*idleRows); ok && old.schema == schema {
+		return old.rows
+	}
+	return fresh
 }
 
 // stop ends the committer when nothing waits any more.
@@ -209,8 +236,8 @@ func (c *committer) take() []taken {
 			out = append(out, taken{st, st.rows, st.accepted})
 			size += st.bytes
 			st.rows, st.spare = st.spare, nil
-		} else {
-			st.rows.root.reset() // of a stream that failed
+		} else if st.rows != nil { // of a stream that failed; one that ended may be offered late, with nothing
+			st.rows.root.reset()
 		}
 		c.pending.Add(-int64(st.bytes))
 		st.bytes = 0

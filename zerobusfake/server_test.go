@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -697,5 +698,44 @@ func TestNotThereYet(t *testing.T) {
 	}
 	if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "PersistentStream") {
 		t.Errorf("PersistentStream: %v", err)
+	}
+}
+
+// TestRowsOfEndedStreamsAreReused: streams that follow each other, and run side by side, store what they sent and nothing of each other.
+func TestRowsOfEndedStreamsAreReused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, store.NewMemory())
+	const workers, rounds, records = 4, 15, 5
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for round := range rounds {
+				c := f.json()
+				for i := range int64(records) {
+					c.send(jsonRecord(i, fmt.Sprintf(`{"id":%d,"name":"w%d"}`, int64(w*1000+round*10)+i, w)))
+				}
+				if err := c.rpc.CloseSend(); err != nil {
+					t.Error(err)
+				}
+				if acked, err := c.drain(); err != nil || acked != records-1 {
+					t.Errorf("acknowledged %d, %v", acked, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var want []string
+	for w := range workers {
+		for round := range rounds {
+			for i := range records {
+				want = append(want, fmt.Sprintf(`{"id":%d,"name":"w%d"}`, w*1000+round*10+i, w))
+			}
+		}
+	}
+	got := f.rows()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%d rows, expected %d", len(got), len(want))
 	}
 }

@@ -147,6 +147,7 @@ func (s *Server) create(rpc grpc.BidiStreamingServer[zerobuspb.EphemeralStreamRe
 	if st.c, err = s.committer(name, t); err != nil {
 		return nil, err
 	}
+	st.rows, st.spare = st.c.reuse(st.schema, st.rows), st.c.reuse(st.schema, st.spare)
 	now, err := s.cfg.Tables.Table(rpc.Context(), name)
 	if errors.Is(err, deltalog.ErrNotTable) || err == nil && now != t {
 		s.Drop(t) // it was dropped while this stream was being made
@@ -181,6 +182,7 @@ func (st *ephemeral) serve(s *Server) error {
 			return failed
 		}
 		if done {
+			st.c.keep(st)
 			return err
 		}
 		select {
