@@ -65,11 +65,11 @@ func (f *fakeS3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.requests = append(f.requests, r.Method+" "+key)
 	f.mu.Unlock()
-	if f.before != nil && f.before(w, r) {
+	body, err := io.ReadAll(r.Body) // first: who answers before has the connection closed under the sender, who may miss the answer
+	if err != nil {
 		return
 	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
+	if f.before != nil && f.before(w, r) {
 		return
 	}
 	if strings.HasPrefix(r.Header.Get("X-Amz-Content-Sha256"), "STREAMING-") {

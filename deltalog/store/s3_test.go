@@ -106,6 +106,28 @@ func TestAnswersToConditionalPuts(t *testing.T) {
 	}
 }
 
+// TestLostAnswerBesideAnother: where somebody else's object is there, a Put whose answer was lost has not won and will not; where what is there
+// is what was put, nobody can tell.
+func TestLostAnswerBesideAnother(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]error{"of another": store.ErrExist, "own": store.ErrUnclear} {
+		f := &fakeS3{}
+		s := newS3(t, f)
+		if err := s.Put(t.Context(), "x", []byte(content), store.PutOptions{IfAbsent: true}); err != nil {
+			t.Fatal(err)
+		}
+		f.before = func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodPut {
+				panic(http.ErrAbortHandler)
+			}
+			return false
+		}
+		if err := s.Put(t.Context(), "x", []byte("own"), store.PutOptions{IfAbsent: true}); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", content, err, want)
+		}
+	}
+}
+
 var errRefused = errors.New("an error that is clear")
 
 // TestPutThatHangs ends with its caller, and is unclear: the server may still do it.

@@ -62,6 +62,9 @@ func (s *S3) put(ctx context.Context, key string, data []byte, opts PutOptions) 
 		case refused:
 			return err
 		case unclear:
+			if opts.IfAbsent && s.hasOther(ctx, key, data) {
+				return ErrExist
+			}
 			return fmt.Errorf("%w: %w", ErrUnclear, err)
 		}
 		if attempt == putAttempts {
@@ -71,6 +74,13 @@ func (s *S3) put(ctx context.Context, key string, data []byte, opts PutOptions) 
 			return err
 		}
 	}
+}
+
+// hasOther reports whether an object is there with other content than data. Then a conditional Put of data whose answer was lost was refused, or
+// will be: some servers answer before they have read the body and close the connection, which its sender notices first.
+func (s *S3) hasOther(ctx context.Context, key string, data []byte) bool {
+	there, err := s.read(ctx, key, minio.GetObjectOptions{})
+	return err == nil && !bytes.Equal(there, data)
 }
 
 // answer is what a server says to a Put.
@@ -156,8 +166,8 @@ func (s *S3) probe(ctx context.Context) (err error) {
 			}
 		}
 	}()
-	put := func(name string) error {
-		return s.put(ctx, s.prefix+name, []byte("probe"), PutOptions{IfAbsent: true})
+	put := func(name string) error { // each another content, so that a lost answer can be told
+		return s.put(ctx, s.prefix+name, []byte(uuid.NewString()), PutOptions{IfAbsent: true})
 	}
 	if err := put(names[0]); err != nil {
 		return err
