@@ -76,7 +76,7 @@ func (t *Table) optimize(ctx context.Context, o OptimizeOptions) (*Rewrite, erro
 			r.BytesAdded += size
 			continue
 		}
-		adds, err := t.merge(ctx, snap, bin)
+		adds, err := t.pack(ctx, snap, bin)
 		if err != nil {
 			return nil, err
 		}
@@ -137,8 +137,8 @@ func bins(snap *Snapshot, target int64) [][]*Add {
 	return out
 }
 
-// merge writes the live rows of files anew.
-func (t *Table) merge(ctx context.Context, snap *Snapshot, files []*Add) ([]Add, error) {
+// pack writes the live rows of files anew.
+func (t *Table) pack(ctx context.Context, snap *Snapshot, files []*Add) ([]Add, error) {
 	var batches []arrow.RecordBatch
 	defer func() {
 		for _, b := range batches {

@@ -1,6 +1,7 @@
 package zerobusfake
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -413,6 +414,16 @@ func TestPlain(t *testing.T) {
 			if got := plain(s); got != want {
 				t.Fatalf("byte %#x at %d: %d, want %d", c, at, got, want)
 			}
+		}
+	}
+}
+
+// TestColumnsThatNobodyCanFill are refused by name before a record comes, also in nested types.
+func TestColumnsThatNobodyCanFill(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []deltalog.DataType{deltalog.Variant, deltalog.Void, deltalog.Array{Element: deltalog.Variant, ContainsNull: true}} {
+		if _, err := newRows(deltalog.Struct{Fields: []deltalog.Field{{Name: "c", Type: bad, Nullable: true}}}); !errors.Is(err, deltalog.ErrUnsupported) {
+			t.Errorf("%s: %v", bad.SQL(), err)
 		}
 	}
 }

@@ -739,3 +739,23 @@ func TestRowsOfEndedStreamsAreReused(t *testing.T) {
 		t.Errorf("%d rows, expected %d", len(got), len(want))
 	}
 }
+
+// TestLateOfferOfAnEndedStream: a stream may be offered to the committer once more when its last row is committed and its columns are another's.
+func TestLateOfferOfAnEndedStream(t *testing.T) {
+	t.Parallel()
+	c := &committer{limits: defaultLimits, dirty: map[*ephemeral]bool{}, freed: make(chan struct{})}
+	r, err := newRows(columnsOf(t, "id INT NOT NULL", "name STRING"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := &ephemeral{rows: r, accepted: 0, acked: 0, ended: true}
+	c.keep(ended)
+	var d jsonDecoder
+	if err := d.decode(`{"id":1}`, r); err != nil { // of the stream that has them now
+		t.Fatal(err)
+	}
+	c.waiting, c.dirty[ended] = []*ephemeral{ended}, true
+	if got := c.take(); len(got) != 0 || r.root.n != 1 {
+		t.Errorf("%d taken, and %d rows are left of 1", len(got), r.root.n)
+	}
+}
